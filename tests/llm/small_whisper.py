@@ -10,6 +10,9 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from relax.llm.settings import Settings
+from relax.llm.speech.rules import SpeechTokens
+
 FRAMES, POSITIONS, BINS = 30, 40, 8
 CONTROL = (
     "<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>", "<|transcribe|>", "<|startofprev|>",
@@ -29,6 +32,10 @@ GENERATION: dict[str, Any] = {
     "is_multilingual": True, "suppress_tokens": [7, START, TRANSLATE, TRANSCRIBE, PREVIOUS, SILENCE, NO_TIMES],
     "begin_suppress_tokens": [32, END], "max_initial_timestamp_index": 10,
 }  # fmt: skip
+
+
+SPECIAL = {END + i: text for i, text in enumerate(CONTROL)}
+TOKENS = SpeechTokens.of(SPECIAL, VOCABULARY, Settings(GENERATION))
 
 
 def small_whisper(folder: Path, **settings: Any) -> Path:

@@ -171,6 +171,9 @@ def test_an_adapter_of_packed_weights(folder: Path, tmp_path: Path) -> None:
         ({"use_dora": True}, "has an adapter with DoRA, which is not supported"),
         ({"bias": "all"}, "has an adapter with biases, which is not supported"),
         ({"modules_to_save": ["lm_head"]}, r"has an adapter with whole layers \(modules_to_save\)"),
+        ({"alpha_pattern": [4]}, r"the setting alpha_pattern is \[4\], and must hold settings"),
+        ({"alpha_pattern": {"lm_head": "x"}}, "the setting alpha_pattern is 'x', and must be a number"),
+        ({"alpha_pattern": {"(": 4}}, r"the setting alpha_pattern has '\(', no regular expression: missing \)"),
     ],
 )
 def test_kinds_that_are_refused(folder: Path, tmp_path: Path, settings: dict[str, Any], message: str) -> None:

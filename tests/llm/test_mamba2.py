@@ -13,6 +13,9 @@ from safetensors.numpy import load_file, save_file
 from small_models import write_tokenizer
 
 from relax import llm
+from relax.llm.models.mamba2 import Sizes
+from relax.llm.runner import NoPages
+from relax.llm.settings import Settings
 
 HIDDEN, HEADS, WIDTH, GROUPS, STATE, VOCABULARY = 16, 4, 8, 2, 4, 260
 SETTINGS: dict[str, Any] = {
@@ -142,6 +145,17 @@ def test_room_for_tokens(model: llm.LanguageModel) -> None:
     close(runner.step([(a, TOKENS[12:13])]), wanted)
 
 
+def test_a_fork_without_room_leaves_no_sequence(model: llm.LanguageModel) -> None:
+    runner = model.runner
+    a = runner.add()
+    runner.step([(a, TOKENS)])
+    for _ in range(model.runner.limits.sequences + 1):
+        with pytest.raises(NoPages, match="the states have room for 24 more tokens, found 30"):
+            runner.fork(a, 30)
+    assert (runner.length(runner.fork(a, 24)), runner.free_tokens) == (24, 0)
+    assert (runner.length(runner.fork(a)), runner.free_tokens) == (40, 0)  # a copy of the states computes nothing
+
+
 def test_text_goes_on_where_the_last_one_was(model: llm.LanguageModel) -> None:
     wanted = model.logits([*TOKENS[:9], 5])[-1]
     model.logits(TOKENS[:9])
@@ -162,6 +176,12 @@ def test_a_gguf_file_gives_the_logits_of_the_folder(tmp_path: Path) -> None:
     close(llm.load(gguf_of(tmp_path / "model.gguf", folder)).logits(TOKENS), wanted)
 
 
+def test_sizes_without_an_expansion_are_those_of_the_heads() -> None:
+    """1 / 49 · 49 is less than 1 in floating point."""
+    values = {"hidden_size": 49, "num_heads": 1, "head_dim": 1, "state_size": 4}
+    assert Sizes.of(Settings(values)).inner == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -174,6 +194,14 @@ def test_a_gguf_file_gives_the_logits_of_the_folder(tmp_path: Path) -> None:
 def test_settings_that_do_not_fit(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         llm.load(small_mamba(tmp_path / "model", **settings))
+
+
+def test_a_recurrent_model_takes_no_adapter(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+    factors = {f"backbone.layers.0.mixer.in_proj.lora_{factor}.weight": np.ones((1, 1), np.float32) for factor in "AB"}
+    save_file(factors, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="adapters of mamba2 models are not supported"):
+        llm.load(folder, adapters={"a": tmp_path})
 
 
 def test_a_recurrent_model_takes_no_drafter(model: llm.LanguageModel) -> None:

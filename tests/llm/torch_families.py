@@ -91,8 +91,10 @@ FAMILIES: Final[Mapping[str, Callable[[], Any]]] = {
         )
     ),
     "mamba 2": lambda: t.Mamba2ForCausalLM(t.Mamba2Config(**MAMBA)),
-    "mamba 2 with groups, biases and limits": lambda: t.Mamba2ForCausalLM(
-        t.Mamba2Config(**MAMBA, use_bias=True, use_conv_bias=False, tie_word_embeddings=True)
+    "mamba 2 with biases, tied embeddings and limits": lambda: t.Mamba2ForCausalLM(
+        t.Mamba2Config(
+            **MAMBA, use_bias=True, use_conv_bias=False, tie_word_embeddings=True, time_step_limit=(0.3, 0.8)
+        )
     ),
     "olmo 2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**SMALL)),
     "gpt neox": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**SMALL, rope_parameters=HALF)),
@@ -118,7 +120,7 @@ def made(name: str) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
-        for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
+        for path, buffer in model.named_buffers():
+            if path.endswith("e_score_correction_bias"):
                 buffer.add_(torch.randn_like(buffer) * 0.1)
     return model

@@ -1,4 +1,4 @@
-"""``relax transcribe``: write down what is spoken in a WAV file."""
+"""``relax transcribe``: write the text of speech in a WAV file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .failures import SUCCESS, UNREADABLE, failure
 from .language_models import loading, positive, unsuitable
 
 DESCRIPTION = """\
-Write down what is spoken in a WAV file, by a model of speech: a folder of Whisper. The text is written as it comes."""
+Transcribe a WAV file by a Whisper model, a folder of Hugging Face. Segments are written as they come."""
 EXAMPLES = """
   relax transcribe talk.wav --model whisper-base
   relax transcribe talk.wav --model whisper-base --language de --translate --timestamps

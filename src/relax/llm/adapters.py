@@ -16,14 +16,13 @@ Source: Hu et al., LoRA, 2021; Kalajdzievski, rank-stabilised LoRA, 2023 (``use_
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from ..runtime.records import dataclass
 from .checkpoint import without_prefix
 from .gguf_names import INTERLEAVED, MODEL_TYPES, names_of
 from .layers import Linear
-from .settings import Settings
+from .settings import Settings, read_settings
 
 Array: TypeAlias = "NDArray[Any]"
 
@@ -45,7 +44,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "use_dora": "DoRA", "modules_to_save": "whole layers (modules_to_save)", "lora_bias": "biases (lora_bias)",
     "trainable_token_indices": "new embeddings (trainable_token_indices)", "megatron_config": "Megatron's layers",
 }  # fmt: skip
-"""Settings of PEFT for what is no product of two matrices."""
+"""Settings of PEFT for changes other than products of two matrices, and their names in messages."""
 
 
 class Factors(NamedTuple):
@@ -59,7 +58,6 @@ class Factors(NamedTuple):
 class Adapter:
     """Adapter of a model: the changes of its matrices, by Hugging Face's names of these without ".weight"."""
 
-    path: str
     factors: Mapping[str, Factors]
     interleaved: bool = False
     """True if rows of queries and keys are ordered for rotation of neighbours, as in GGUF files of Llama's family."""
@@ -88,13 +86,7 @@ def read_adapter(path: str | os.PathLike[str], model_type: str) -> Adapter:
 
 
 def _of_folder(place: Path) -> Adapter:
-    try:
-        config: Any = json.loads((place / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place / CONFIG} is no JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{place / CONFIG} holds no settings, but a {type(config).__name__}")
-    config = cast("dict[str, Any]", config)
+    config = read_settings(place / CONFIG)
     settings = Settings(config)
     kind = settings.text("peft_type", "LORA")
     if kind != "LORA":
@@ -112,17 +104,20 @@ def _of_folder(place: Path) -> Adapter:
     stabilised = settings.flag("use_rslora")
 
     def scale(name: str, rank: int) -> float:
-        return _alpha(config, settings, name) / (math.sqrt(rank) if stabilised else rank)
+        return _alpha(settings, name) / (math.sqrt(rank) if stabilised else rank)
 
-    return Adapter(str(place), _factors(place, pairs, scale))
+    return Adapter(_factors(place, pairs, scale))
 
 
-def _alpha(config: Mapping[str, Any], settings: Settings, name: str) -> float:
+def _alpha(settings: Settings, name: str) -> float:
     """Return the numerator of the scale of a matrix: patterns match the end of its name."""
-    patterns = config.get("alpha_pattern")
-    for pattern, value in cast("dict[str, Any]", patterns).items() if isinstance(patterns, dict) else ():
-        if re.fullmatch(rf"(?:.*\.)?(?:{pattern})", name):
-            return float(value)
+    for pattern, value in settings.inner("alpha_pattern").values.items():
+        try:
+            matches = re.fullmatch(rf"(?:.*\.)?(?:{pattern})", name) is not None
+        except re.error as error:
+            raise ValueError(f"the setting alpha_pattern has {pattern!r}, no regular expression: {error}") from None
+        if matches:
+            return Settings({"alpha_pattern": value}).number("alpha_pattern")
     return settings.number("lora_alpha", 8.0)
 
 
@@ -144,7 +139,7 @@ def _of_gguf(place: Path, model_type: str) -> Adapter:
         pairs[weight.removesuffix(".weight")] = bases[base]
     # A file without alpha has a scale of 1.
     factors = _factors(place, pairs, lambda name, rank: alpha / rank if alpha else 1.0)
-    return Adapter(str(place), factors, architecture in INTERLEAVED)
+    return Adapter(factors, architecture in INTERLEAVED)
 
 
 def _factors(

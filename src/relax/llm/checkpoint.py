@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from ..frontend import gguf, safetensors
 from ..frontend.tensor_files import PLAIN, TensorFile, TensorInfo
 from ..topi.block_formats import block_format
 from .gguf_names import long_rotations, names_of, settings_of
+from .settings import read_settings
 
 Array: TypeAlias = "NDArray[Any]"
 
@@ -108,15 +108,8 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def _of_folder(folder: Path) -> Checkpoint:
-    place = folder / "config.json"
-    try:
-        settings = json.loads(place.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place} is no JSON: {error}") from None
-    if not isinstance(settings, dict):
-        raise ValueError(f"{place} holds no settings, but a {type(settings).__name__}")
+    found = read_settings(folder / "config.json")
     file = safetensors.read(folder)
-    found = cast("dict[str, Any]", settings)
     text = found.get("text_config")
     if isinstance(text, dict):  # the part of a model of images and text that reads text
         found = {**cast("dict[str, Any]", text)}

@@ -24,13 +24,13 @@ MODEL_TYPES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Hugging Face's type of a model by the architecture of a GGUF file."""
 
+_READ_ONLY: Final = frozenset({"qwen2_moe", "qwen3_moe", "deepseek_v2", "mamba2"})
+"""Types of models whose GGUF files are read and not written: mixtures of experts, and recurrent models."""
 ARCHITECTURES: Final[Mapping[str, str]] = {
-    **{
-        kind: architecture for architecture, kind in MODEL_TYPES.items() if not kind.endswith(("_moe", "_v2", "mamba2"))
-    },
+    **{kind: architecture for architecture, kind in MODEL_TYPES.items() if kind not in _READ_ONLY},
     "mistral": "llama",
 }
-"""Architecture of a GGUF file by Hugging Face's type of a model, of those that are written: attention, no experts."""
+"""Architecture of a GGUF file by Hugging Face's type of a model, of those that are written."""
 
 _KEYS: Final[Mapping[str, str]] = {
     "block_count": "num_hidden_layers",
@@ -201,7 +201,7 @@ def _of_gemma(architecture: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_mamba2(metadata: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of Mamba 2, whose heads have the number that other models have for the rank of steps."""
+    """Return the settings of Mamba 2, whose number of heads is the key `time_step_rank`."""
     values = Settings(metadata)
     names = {"state_size": "state_size", "conv_kernel": "conv_kernel", "group_count": "n_groups"}
     found: dict[str, Any] = {name: values.integer(f"mamba2.ssm.{key}") for key, name in names.items()}

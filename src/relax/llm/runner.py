@@ -82,7 +82,7 @@ class Runner:
     def free_tokens(self) -> int:
         """Tokens for which the cache has pages left; recurrent models take as many as a cache of this size would."""
         if self._past is not None:
-            return self.limits.tokens - sum(self._lengths.values())
+            return max(self.limits.tokens - sum(self._lengths.values()), 0)
         return PAGE * int(_builtin("attention_kv_cache_get_num_available_pages")(self.cache))
 
     def length(self, sequence: int) -> int:
@@ -131,14 +131,21 @@ class Runner:
 
     @interrupted_later()
     def fork(self, parent: int, length: int | None = None) -> int:
-        """Return a new sequence that begins as another one does; `length` None: with all of its tokens."""
+        """Return a new sequence that begins as another one does; `length` None: with all of its tokens.
+
+        Raises NoPages if a recurrent model has no room to compute a part of the tokens again.
+        """
         whole = self.length(parent)
         length = whole if length is None else length
         if not 0 <= length <= whole:
             raise ValueError(f"the sequence has {whole} tokens, and {length} of them are to be shared")
         if self._past is not None and length < whole:
             number = self.add()
-            self._compute(number, self._past[parent][:length])
+            try:
+                self._compute(number, self._past[parent][:length])
+            except BaseException:
+                self.remove(number)
+                raise
             return number
         number = next(self._ids)
         if length:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, final
 
 import numpy as np
@@ -113,6 +115,17 @@ class Settings:
                 raise ValueError(f"the settings of the model lack {name}")
             return default
         return value
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings that a JSON file holds. Raises OSError for a missing file, ValueError for other content."""
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no settings, but a {type(content).__name__}")
+    return cast("dict[str, Any]", content)
 
 
 @dataclass(frozen=True)

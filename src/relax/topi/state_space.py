@@ -11,11 +11,11 @@ over channels or heads, so that states stay in the cache of a core.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from .. import te
-from ..prim import Max, Min, PrimExpr, Var, const, intrin
+from ..prim import IntImm, Max, Min, PrimExpr, Var, const, intrin
 from ..tir.buffer import Buffer
 from ..tir.stmt import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 
@@ -29,6 +29,7 @@ def causal_conv(
     """Return the convolution (n, c) of each channel with its past, and the state (b, k - 1, c) after it.
 
     `x` is (n, c), `weight` (k, c), `bias` (c,). The state has the k - 1 inputs before those of a sequence.
+    Raises ValueError for symbolic k or c.
     """
     taps, channels = _static(weight.shape)
     lanes = math.gcd(channels, _LANES)
@@ -58,7 +59,8 @@ def causal_conv(
 
         begin = _vector(at, lanes, BufferStore(target, start_values[c], (t, c)))
         token = SeqStmt((begin, *(tap(k) for k in range(taps))))
-        body = _sequence(s, t, first, end, until, source.shape[0], lambda: token, [kept(j) for j in range(taps - 1)])
+        after_tokens = [kept(j) for j in range(taps - 1)]
+        body = _sequence(s, t, first, end, until, source.shape[0], token, behind=after_tokens)
         loop = For(s, 0, until.shape[0], "serial", body)
         return For(block, 0, const(channels // lanes, "int64"), "parallel", loop)
 
@@ -75,11 +77,14 @@ def state_space_scan(
 
     `x` is (n, h, p), `steps` and `decays` (n, h), `b` and `c` (n, groups, size), `skips` (h,), `state` (b, h, size, p);
     the second result is the state after the batch's tokens. Neighbouring heads share a group.
+    Raises ValueError for symbolic h, groups, size or p, and for heads that cannot share groups evenly.
 
     Source: Dao and Gu, Transformers are SSMs, 2024 (Mamba 2), in its recurrent form.
     """
-    _, heads, size, width = _static(state.shape)
-    per_group = heads // _static(b.shape)[1]
+    (heads, size, width), (groups, _) = _static(state.shape[1:]), _static(b.shape[1:])
+    if not groups or heads % groups:
+        raise ValueError(f"{heads} heads cannot share {groups} groups evenly")
+    per_group = heads // groups
     lanes = math.gcd(width, _LANES)
 
     def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
@@ -103,7 +108,7 @@ def state_space_scan(
         start = over_width(BufferStore(target, skip[head] * source[output], output))
         token = SeqStmt((start, For(i, 0, const(size, "int64"), "serial", update)))
         copied = For(i, 0, const(size, "int64"), "serial", over_width(BufferStore(after, before[place], place)))
-        body = _sequence(s, t, first, end, until, source.shape[0], lambda: token, [], [copied])
+        body = _sequence(s, t, first, end, until, source.shape[0], token, ahead=[copied])
         loop = For(s, 0, until.shape[0], "serial", body)
         return For(head, 0, const(heads, "int64"), "parallel", loop)
 
@@ -113,10 +118,10 @@ def state_space_scan(
 
 
 def _sequence(
-    s: Var, t: Var, first: Var, end: Var, ends: Buffer, count: PrimExpr, token: Callable[[], Stmt],
-    behind: list[Stmt], ahead: list[Stmt] | None = None,
+    s: Var, t: Var, first: Var, end: Var, ends: Buffer, count: PrimExpr, token: Stmt, *,
+    ahead: Sequence[Stmt] = (), behind: Sequence[Stmt] = (),
 ) -> Stmt:  # fmt: skip
-    """Statement of sequence `s`: `ahead`, then `token` for each token `t` from `first` to `end`, then `behind`.
+    """Return the statement of sequence `s`: `ahead`, `token` for each token `t` from `first` to `end`, then `behind`.
 
     Ends are kept between 0 and `count`, so that wrong ones do not lead outside of the tokens.
     """
@@ -126,7 +131,7 @@ def _sequence(
         return Max(zero, Min(value.astype("int64"), count.astype("int64")))
 
     before = intrin.if_then_else(s > 0, ends[Max(s - 1, zero)], const(0, "int32"))
-    body = SeqStmt([*(ahead or []), For(t, first, end - first, "serial", token()), *behind])
+    body = SeqStmt([*ahead, For(t, first, end - first, "serial", token), *behind])
     return LetStmt(end, inside(ends[s]), LetStmt(first, Min(inside(before), end), body))
 
 
@@ -134,9 +139,14 @@ def _vector(at: Var, lanes: int, body: Stmt) -> Stmt:
     return For(at, 0, const(lanes, "int64"), "vectorized" if lanes > 1 else "serial", body)
 
 
-def _static(shape: Any) -> tuple[int, ...]:
-    """Return the sizes of a shape; 0 for those that are symbolic."""
-    return tuple(int(getattr(dim, "value", 0)) for dim in shape)
+def _static(dims: Sequence[PrimExpr]) -> tuple[int, ...]:
+    """Return dimensions as ints. Raises ValueError for symbolic ones."""
+    sizes: list[int] = []
+    for dim in dims:
+        if not isinstance(dim, IntImm):
+            raise ValueError(f"the dimension {dim} must be a constant")
+        sizes.append(dim.value)
+    return tuple(sizes)
 
 
 __all__ = ["causal_conv", "state_space_scan"]

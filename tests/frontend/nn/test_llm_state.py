@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import relax
 from paged_model import builtin
@@ -22,7 +23,8 @@ class Total(nn.Module):
         return total, state.set(0, 0, total)
 
 
-def test_states_of_sequences():
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_states_of_sequences(mode):
     module = Total()
     methods = [
         spec.MethodSpec(module.create, ["sequences"], [spec.Int()], "none", "none"),
@@ -31,7 +33,7 @@ def test_states_of_sequences():
         ),
     ]
     mod, _ = module.export_tvm(spec.ModuleSpec(module, ["create", "forward"], methods))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())
     state = vm["create"]([2])
     for sequence in (5, 8):
         builtin("kv_state_add_sequence")(state, sequence)
@@ -64,7 +66,8 @@ class Attending(nn.Module):
         return op.reshape(out, (qkv.shape[0], HEADS, VALUES))
 
 
-def test_values_of_another_size_than_keys():
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_values_of_another_size_than_keys(mode):
     module = Attending()
     width = HEADS * (2 * KEYS + VALUES)
     methods = [
@@ -74,7 +77,7 @@ def test_values_of_another_size_than_keys():
         ),
     ]
     mod, _ = module.export_tvm(spec.ModuleSpec(module, ["create", "forward"], methods))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())
     cache = vm["create"]([16])
     builtin("kv_state_add_sequence")(cache, 0)
     qkv = np.random.default_rng(0).normal(size=(7, width)).astype(np.float32)

@@ -98,12 +98,27 @@ def test_broken_files(content: bytes, message: str, tmp_path: Path) -> None:
         ),
         (np.zeros(3, np.int16), 8000, "expected samples from -1 to 1 of a float dtype, found int16"),
         (np.array([0.0, np.nan]), 8000, "some of the samples are no finite numbers"),
+        (np.array([0.0, 1e300]), 8000, "some of the samples are no finite numbers"),
         (np.zeros(3), 0, "a rate of 0 samples a second is not read"),
     ],
 )
 def test_samples_that_are_refused(samples: np.ndarray, rate: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         samples_of(samples, 16000, rate)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_files_with_samples_that_are_no_finite_float32(value: float, tmp_path: Path) -> None:
+    data = np.array([[0.0, 0.0], [value, -value]], "<f8").tobytes()
+    with pytest.raises(ValueError, match="some of the samples are no finite numbers"):
+        samples_of(wav(tmp_path / "x.wav", data, 3, 64, channels=2), 16000, 0)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_sound_of_no_sample_and_of_one(count: int, tmp_path: Path) -> None:
+    path = wav(tmp_path / "x.wav", np.zeros(count, "<i2").tobytes(), 1, 16)
+    np.testing.assert_array_equal(samples_of(path, 16000, 0), np.zeros(2 * count))
+    np.testing.assert_array_equal(samples_of(np.zeros((count, 2)), 16000, 8000), np.zeros(2 * count))
 
 
 @pytest.mark.parametrize("source", [8000, 11025, 22050, 44100, 48000])

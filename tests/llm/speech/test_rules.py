@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from small_whisper import (
-    CONTROL,
     END,
     ENGLISH,
     GENERATION,
     GERMAN,
     NO_TIMES,
+    SPECIAL,
     START,
     TIMES,
+    TOKENS,
     TRANSCRIBE,
     TRANSLATE,
     VOCABULARY,
@@ -21,8 +22,6 @@ from small_whisper import (
 from relax.llm.settings import Settings
 from relax.llm.speech.rules import Rules, SpeechTokens
 
-SPECIAL = {256 + i: text for i, text in enumerate(CONTROL)}
-TOKENS = SpeechTokens.of(SPECIAL, VOCABULARY, Settings(GENERATION))
 FLAT = np.zeros(VOCABULARY, np.float32)
 TEXT = FLAT.copy()
 TEXT[65] = 9.0
@@ -47,8 +46,15 @@ def test_prompts() -> None:
 
 
 def test_a_tokenizer_without_control_tokens() -> None:
-    with pytest.raises(ValueError, match="the tokenizer lacks the token <|startoftranscript|> of models of speech"):
+    with pytest.raises(ValueError, match=r"the tokenizer lacks the token <\|startoftranscript\|> of models of speech"):
         SpeechTokens.of({}, VOCABULARY, Settings({}))
+
+
+@pytest.mark.parametrize("text", ["<|startofprev|>", "<|nospeech|>", "<|notimestamps|>", "<|de|>"])
+def test_control_tokens_outside_of_the_vocabulary(text: str) -> None:
+    special = {VOCABULARY if name == text else token: name for token, name in SPECIAL.items()}
+    with pytest.raises(ValueError, match="control tokens outside of the model's vocabulary of 296"):
+        SpeechTokens.of(special, VOCABULARY, Settings(GENERATION))
 
 
 def test_tokens_that_never_follow_and_those_that_do_not_begin() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from small_whisper import (
     TRANSCRIBE,
     TRANSLATE,
     VOCABULARY,
-    small_whisper,
     sound,
 )  # fmt: skip
 
@@ -35,16 +33,6 @@ from relax.llm.settings import Settings
 from relax.llm.speech.features import Features
 
 TOKENS = np.random.default_rng(1).integers(0, VOCABULARY, 30).tolist()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_whisper(tmp_path_factory.mktemp("speech") / "small")
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> llm.SpeechModel:
-    return llm.load_speech(folder)
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +97,14 @@ def test_segments(seed: int, model: llm.SpeechModel, torch_model: Any) -> None:
         )["segments"][0]  # fmt: skip
     found = list(model.segments(sound(0.6, seed), language="en", temperatures=(0.0,)))
     found = [segment for segment in found if segment.logprob == found[0].logprob]
+    assert found
+    assert wanted
     for segment, other in zip(found, wanted, strict=False):
         assert (segment.start, segment.end) == pytest.approx((other["start"].item(), other["end"].item()), abs=1e-3)
         assert segment.tokens == tuple(other["tokens"].tolist()[: len(segment.tokens)])
 
 
-def test_the_language_is_the_likeliest(model: llm.SpeechModel, torch_model: Any, folder: Path) -> None:
+def test_the_language_is_the_likeliest(model: llm.SpeechModel, torch_model: Any) -> None:
     for seed in range(5):
         wanted = torch_model.detect_language(torch.tensor(features_of(seed)[None])).item()
         assert model.transcribe(sound(0.6, seed), temperatures=(0.0,)).language == {ENGLISH: "en", GERMAN: "de"}[wanted]
-    assert json.loads((folder / "config.json").read_text())["model_type"] == "whisper"

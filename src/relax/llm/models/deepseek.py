@@ -47,7 +47,7 @@ class Latent:
     @classmethod
     def of(cls, s: Settings, heads: int) -> Latent:
         """Return the sizes that settings say. Raises ValueError for sizes with which nothing is computed."""
-        queries = s.integer("q_lora_rank") if "q_lora_rank" in s else 0
+        queries = s.integer("q_lora_rank", 0)
         names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
         keys, plain, rotated, values = (s.integer(name, most=_MOST) for name in names)
         if not (keys and plain and rotated and values) or rotated % 2:

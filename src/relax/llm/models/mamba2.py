@@ -40,7 +40,7 @@ class Sizes:
         groups, state, taps = s.integer("n_groups", 1), s.integer("state_size"), s.integer("conv_kernel", 4, most=4096)
         if not (hidden and heads and head_dim and groups and state) or heads % groups or taps < 2:
             raise ValueError(f"{heads} heads of {head_dim} elements in {groups} groups, with {taps} taps, do not fit")
-        inner = s.number("expand", heads * head_dim / hidden) * hidden
+        inner = s.number("expand") * hidden if "expand" in s else heads * head_dim
         if int(inner) != heads * head_dim:
             raise ValueError(f"{heads} heads of {head_dim} elements are not the {inner:g} elements of a layer")
         return cls(hidden, heads, head_dim, groups, state, taps)
@@ -144,7 +144,7 @@ class Mixer(nn.Module):
 
 
 def _limit(s: Settings) -> tuple[float, float]:
-    """Return the least and the greatest step. Raises ValueError for what is no pair of numbers."""
+    """Return the least and the greatest step. Raises ValueError for anything but a pair of numbers."""
     value: Any = s.values.get("time_step_limit")
     if value is None:
         return 0.0, math.inf

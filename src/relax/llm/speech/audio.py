@@ -39,19 +39,21 @@ def samples_of(source: str | os.PathLike[str] | Array | Sequence[float], rate: i
             raise ValueError(f"expected samples (n,) or (n, channels), found {samples.dtype} {samples.shape}")
         if samples.dtype.kind != "f":
             raise ValueError(f"expected samples from -1 to 1 of a float dtype, found {samples.dtype}")
-        if not np.isfinite(samples).all():
-            raise ValueError("some of the samples are no finite numbers")
     if not 1 <= source_rate <= _MOST_RATE:
         raise ValueError(f"a rate of {source_rate} samples a second is not read; there are up to {_MOST_RATE}")
-    mono = samples.mean(-1) if samples.ndim == 2 and samples.size else samples.reshape(-1)
-    return resampled(mono.astype(np.float32), source_rate, rate)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mono = samples.mean(-1) if samples.ndim == 2 and samples.size else samples.reshape(-1)
+        mono = mono.astype(np.float32)
+    if not np.isfinite(mono).all():
+        raise ValueError("some of the samples are no finite numbers")
+    return resampled(mono, source_rate, rate)
 
 
 def read_wav(path: str | os.PathLike[str]) -> tuple[Array, int]:
     """Return the samples (n, channels), float32 from -1 to 1, of a WAV file, and their rate.
 
-    Samples are integers of 8, 16, 24 or 32 bits, or floats of 32 or 64. Raises OSError if the file cannot be opened,
-    ValueError if it has another format, or is broken.
+    Samples are integers of 8, 16, 24 or 32 bits, or floats of 32 or 64, which may be NaN or infinite. Raises OSError if
+    the file cannot be opened, ValueError if it has another format, or is broken.
     """
     data = Path(path).read_bytes()
     if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
@@ -97,7 +99,8 @@ def _numbers(data: bytes, code: int, bits: int, channels: int) -> Array:
     size = bits // 8 * channels
     data = data[: len(data) // size * size]
     if code == _FLOATS:
-        found: Array = np.nan_to_num(np.frombuffer(data, f"<f{bits // 8}").astype(np.float32))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Array = np.frombuffer(data, f"<f{bits // 8}").astype(np.float32)
     elif bits == 8:
         found = (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / 128
     elif bits == 24:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ...frontend.nn import spec
 from ...frontend.nn.llm import PagedKVCache
@@ -16,7 +15,7 @@ from ..loading import Progress, new_cache, prepared
 from ..models import model_of
 from ..models.whisper import Whisper
 from ..runner import Limits, Runner
-from ..settings import Settings
+from ..settings import Settings, read_settings
 from ..tokenizer import tokenizer_of
 from .features import Features
 from .rules import Rules, SpeechTokens
@@ -48,16 +47,11 @@ def load_speech(
     if not isinstance(model, Whisper):
         raise ValueError(f"{checkpoint.model_type} models do not transcribe speech: use relax.llm.load")
     folder = Path(path)
-    generation = Settings({**checkpoint.settings, **_object(folder / "generation_config.json")})
+    generation = Settings({**checkpoint.settings, **_optional(folder / "generation_config.json")})
     tokenizer, vocabulary = tokenizer_of(folder), settings.integer("vocab_size")
     tokens = SpeechTokens.of(tokenizer.special, vocabulary, generation)
-    if (
-        max(tokens.start, tokens.end, tokens.no_timestamps, *tokens.tasks.values(), *tokens.languages.values())
-        >= vocabulary
-    ):
-        raise ValueError(f"the tokenizer has control tokens outside of the model's vocabulary of {vocabulary} tokens")
     rules = Rules(tokens, generation, vocabulary)
-    features = Features(Settings(_object(folder / "preprocessor_config.json")), model.bins)
+    features = Features(Settings(_optional(folder / "preprocessor_config.json")), model.bins)
     ready = prepared(model, checkpoint, lambda: program_of(model), dtype, "int8", progress)
     positions = model.sizes.positions
     runner = Runner(ready.executable, ready.weights, Limits(1, positions, positions))
@@ -89,17 +83,12 @@ def program_of(model: Whisper) -> IRModule:
     return mod
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _optional(path: Path) -> dict[str, Any]:
     """Return the settings that a file holds; none if there is no file. Raises ValueError for other content."""
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        return read_settings(path)
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no settings, but a {type(content).__name__}")
-    return cast("dict[str, Any]", content)
 
 
 __all__ = ["load_speech", "program_of"]

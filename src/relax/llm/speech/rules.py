@@ -41,7 +41,7 @@ class SpeechTokens:
     def of(cls, special: Mapping[int, str], vocabulary: int, settings: Settings) -> SpeechTokens:
         """Return the tokens of a vocabulary, given the texts of its control tokens and the settings of generation.
 
-        Raises ValueError if one is missing.
+        Raises ValueError if one is missing, or outside of the vocabulary.
         """
         ids = {text: index for index, text in special.items()}
         named = {text: ids[f"<|{text}|>"] for text in _NEEDED if f"<|{text}|>" in ids}
@@ -50,10 +50,13 @@ class SpeechTokens:
             raise ValueError(f"the tokenizer lacks the token <|{missing[0]}|> of models of speech")
         is_multilingual = settings.flag("is_multilingual", vocabulary >= _MULTILINGUAL)
         languages = {match[1]: ids[text] for text in ids if (match := re.fullmatch(r"<\|([a-z]{2,3})\|>", text))}
+        languages = languages if is_multilingual else {}
+        previous, no_speech = ids.get("<|startofprev|>"), ids.get("<|nospeech|>", ids.get("<|nocaptions|>"))
+        if max(*named.values(), *languages.values(), previous or 0, no_speech or 0) >= vocabulary:
+            raise ValueError(f"the tokenizer has control tokens outside of the model's vocabulary of {vocabulary}")
         return cls(
-            named["startoftranscript"], named["endoftext"], named["notimestamps"],
-            ids.get("<|startofprev|>"), ids.get("<|nospeech|>", ids.get("<|nocaptions|>")),
-            {task: named[task] for task in TASKS}, languages if is_multilingual else {},
+            named["startoftranscript"], named["endoftext"], named["notimestamps"], previous, no_speech,
+            {task: named[task] for task in TASKS}, languages,
         )  # fmt: skip
 
     def prompt(self, language: str, task: str, timestamps: bool) -> list[int]:

@@ -55,7 +55,7 @@ class Segment:
     logprob: float
     """Mean log-probability of the tokens of the window that the segment is from."""
     no_speech: float
-    """Probability that nobody speaks in this window."""
+    """Probability that this window has no speech."""
     temperature: float
     """Temperature at which the tokens were chosen."""
 
@@ -80,7 +80,7 @@ class Decoded:
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Options:
     """Arguments of `segments`, checked: tokens of the prompt before the transcript, and how tokens are chosen."""
 
     task: str
@@ -92,7 +92,7 @@ class _Wish:
 
 @final
 class SpeechModel:
-    """Model that writes down what is spoken, one sound at a time; several threads wait for one another."""
+    """Model that transcribes speech, one sound at a time; several threads wait for one another."""
 
     def __init__(
         self, mod: IRModule, runner: Runner, tokenizer: Tokenizer, features: Features, tokens: SpeechTokens,
@@ -139,7 +139,7 @@ class SpeechModel:
         language
             Code of the language that is spoken, such as "en"; None: the likeliest one of the first window.
         task
-            "transcribe" writes what is said in its language, "translate" in English.
+            "transcribe" writes the text in the language that is spoken, "translate" in English.
         timestamps
             False: a sound that fits one window is one segment, for which the model computes no times.
         prompt
@@ -162,8 +162,8 @@ class SpeechModel:
         samples = samples_of(sound, self.features.rate, self.features.rate if rate is None else rate)
         fits = len(samples) <= self._frames * self.features.hop
         before = self._before(prompt)
-        wish = _Wish(task, timestamps or not fits, before, tuple(map(float, temperatures)), seed)
-        return self._segments(samples, language, wish)
+        options = _Options(task, timestamps or not fits, before, tuple(map(float, temperatures)), seed)
+        return self._segments(samples, language, options)
 
     def _tasks(self) -> Sequence[str]:
         return TASKS if self._tokens.languages else TASKS[:1]
@@ -182,7 +182,7 @@ class SpeechModel:
 
     # ------------------------------------------------------------------------------------ windows
 
-    def _segments(self, samples: Array, language: str | None, wish: _Wish) -> Iterator[Segment]:
+    def _segments(self, samples: Array, language: str | None, options: _Options) -> Iterator[Segment]:
         hop, count = self.features.hop, len(samples)
         frames = -(-count // hop)
         features = self.features(samples, frames + self._frames)  # silence behind the end, for the last window
@@ -192,11 +192,11 @@ class SpeechModel:
             with self._lock:
                 self._hear(features[:, at : at + self._frames])
                 language = language or self._language()
-                decoded = self._plausible(self._tokens.prompt(language, wish.task, wish.timestamps), wish)
+                decoded = self._plausible(self._tokens.prompt(language, options.task, options.timestamps), options)
             if decoded is None:
                 at += size
                 continue
-            parts, step = self._split(decoded.tokens, size, wish.timestamps)
+            parts, step = self._split(decoded.tokens, size, options.timestamps)
             for start, end, tokens in parts:
                 text = self.tokenizer.decode([token for token in tokens if self._is_text(token)])
                 if text.strip() and end > start:
@@ -237,7 +237,7 @@ class SpeechModel:
 
     @interrupted_later()
     def _hear(self, features: Array) -> None:
-        """Let the next steps of the decoder be about these features (bins, frames of a window)."""
+        """Encode the features (bins, frames) of a window, which the next steps of the decoder attend to."""
         self.runner.inputs = (self._encode(np.ascontiguousarray(features[None]), *self.runner.weights),)
 
     def _language(self) -> str:
@@ -252,11 +252,11 @@ class SpeechModel:
             self.runner.remove(sequence)
         return codes[int(np.argmax(logits[list(self._tokens.languages.values())]))]
 
-    def _plausible(self, prompt: Sequence[int], wish: _Wish) -> Decoded | None:
+    def _plausible(self, prompt: Sequence[int], options: _Options) -> Decoded | None:
         """Return the tokens of the window at the first temperature that gives plausible ones; None for silence."""
         decoded: Decoded | None = None
-        for index, temperature in enumerate(wish.temperatures):
-            decoded = self._decoded([*wish.before, *prompt], wish.timestamps, temperature, wish.seed + index)
+        for index, temperature in enumerate(options.temperatures):
+            decoded = self._decoded([*options.before, *prompt], options.timestamps, temperature, options.seed + index)
             if decoded.logprob < _UNLIKELY and decoded.no_speech > _SILENT:
                 return None
             text = self.tokenizer.decode([token for token in decoded.tokens if self._is_text(token)]).encode()
