@@ -139,16 +139,20 @@ def _run_replicas(options: argparse.Namespace) -> int:
         loading={"dtype": options.dtype, "context": options.context, **_loading(options)},
         engine={"max_waiting": options.max_waiting}, serving=_serving(options),
     )  # fmt: skip
+    with _listening(options.host, options.port) as bound:  # Ray would start the replicas before it looks at the port
+        port = bound.getsockname()[1]
     said = f"{_names(options)[0]} by {options.workers} workers"
     try:
         _cluster.run_replicas(
-            replicas, options.host, options.port, drain_seconds=options.drain_seconds, address=options.ray_address,
+            replicas, options.host, port, drain_seconds=options.drain_seconds, address=options.ray_address,
             ready=lambda url: _say(url, said),
         )  # fmt: skip
     except ImportError as error:
         message, _, hint = str(error).partition(": ")
         raise failure(NO_PACKAGE, message, hint=hint) from None
-    except (ConnectionError, RuntimeError) as error:
+    except ConnectionError as error:
+        raise failure(UNSUITABLE, f"--ray-address {options.ray_address}: {error}") from None
+    except RuntimeError as error:
         raise failure(UNSUITABLE, f"the workers did not start: {error}") from None
     return SUCCESS
 

@@ -71,7 +71,8 @@ class CallScanner:
 
     def step(self, character: str) -> bool:
         """Take a character, "" for the end of the text; True if the calls are over, or if there is none."""
-        self.unused += character
+        if self._name is None:  # text behind a name is part of the call: long arguments are not copied again and again
+            self.unused += character
         try:
             self._scan.send(character)
         except StopIteration:

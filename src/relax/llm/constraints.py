@@ -1,4 +1,4 @@
-"""Constrained output: which tokens may come next if the whole text is to match a schema, an expression or a grammar.
+"""Constrained output: masks of the tokens that keep a text within a JSON schema, a regular expression or a grammar.
 
     constraint = constraint_of(tokenizer, regex="[0-9]+")
     token = sampler.sample(logits, history, allowed=constraint.mask())
@@ -34,7 +34,7 @@ _MARK: Final = "\x02"
 
 @final
 class Constraint:
-    """Texts that may go on, token by token. One constraint serves one answer; made by `constraint_of`."""
+    """Grammar of one answer, advanced token by token; made by `constraint_of`."""
 
     def __init__(self, matcher: Any, tokenizer: Tokenizer, name: str) -> None:
         self._matcher, self._size, self._name = matcher, tokenizer.vocabulary_size, name
@@ -99,7 +99,7 @@ class Constraint:
 
 
 _NO_EXTENSION: Final = "NoExtension"
-"""Begin of llguidance's reasons for a text that nothing continues."""
+"""Prefix of llguidance's message about a text that no token continues."""
 
 
 def constraint_of(
@@ -218,7 +218,7 @@ class _Words:
 
 
 _lock: Final = threading.Lock()
-"""Of the prepared vocabularies."""
+"""Guards `_guides`."""
 hold_at_fork(_lock)
 _guides: Final[weakref.WeakKeyDictionary[Tokenizer, Any]] = weakref.WeakKeyDictionary()
 """Prepared vocabularies. They refer to no key: Python's collector sees no reference from llguidance's objects."""

@@ -52,7 +52,8 @@ class Drafter(Protocol):
 class Pace:
     """Number of tokens to propose: more while they are taken, none for a while after they were not.
 
-    `most` is the largest number. A pause doubles with each proposal in sequence of which nothing was taken.
+    `most` is the largest number. From the second proposal in a row without an accepted token on, a pause follows, each
+    twice as long as the last one, up to `LONGEST_PAUSE` steps.
     """
 
     def __init__(self, most: int) -> None:

@@ -22,6 +22,7 @@ from ..runtime.forks import ForkLock
 from ..runtime.records import dataclass
 from .constraints import constraint_of
 from .drafting import Drafter, Drafting
+from .engine.requests import Request
 from .exporting import export_model
 from .interrupts import interrupted_later
 from .runner import Runner
@@ -143,18 +144,15 @@ class LanguageModel:
         schemas and grammars that are refused (`constraint_of`), a drafter with another vocabulary, and an unknown
         adapter.
         """
-        if sampler is None:
-            chosen: dict[str, Any] = {"temperature": 0.0, **sampling}
-            sampler = Sampler(**chosen)
-        elif sampling:
+        if sampler is not None and sampling:
             raise ValueError(f"give a sampler, or its parameters {', '.join(sampling)}")
-        tokens = self.checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
-        constraint = constraint_of(self.tokenizer, json_schema=json_schema, regex=regex, grammar=grammar)
+        request = Request(
+            prompt, max_new_tokens, sampling, _stops(stop), json_schema=json_schema, regex=regex, grammar=grammar,
+            adapter=adapter,
+        )  # fmt: skip
+        writer = self.writer(request, sampler)
         if drafter is not None:
             drafter.check(self)
-        self.runner.check_adapter(adapter)
-        most = min(_limit(max_new_tokens), max(self.context - len(tokens), 1))
-        writer = Writer(self.tokenizer, tokens, sampler, most=most, constraint=constraint, stop=_stops(stop))
         pieces = self._pieces(writer, drafter, adapter)
         if stream:
             return self._one_by_one(pieces)
@@ -188,6 +186,26 @@ class LanguageModel:
         text = self.tokenizer.apply_chat_template(messages, tools=tools, **(template or {}))
         tokens = self.tokenizer.encode(text, add_special=False, parse_special=True)
         return self.generate(tokens, stream=stream, **generation)
+
+    def writer(self, request: Request, sampler: Sampler | None = None) -> Writer:
+        """Return the writer of the answer to a request; `sampler` None: one of the request's parameters.
+
+        Raises ValueError and TypeError for requests that the model cannot answer, as `generate` does.
+        """
+        self.runner.check_adapter(request.adapter)
+        prompt = request.prompt
+        tokens = self._checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
+        if sampler is None:
+            chosen: dict[str, Any] = {"temperature": 0.0, **request.sampling}
+            sampler = Sampler(**chosen)
+        constraint = constraint_of(
+            self.tokenizer, json_schema=request.json_schema, regex=request.regex, grammar=request.grammar
+        )
+        limit = math.inf if request.max_new_tokens is None else request.max_new_tokens
+        return Writer(
+            self.tokenizer, tokens, sampler, most=min(limit, max(self.context - len(tokens), 1)), constraint=constraint,
+            stop=request.stop, ignore_end=request.ignore_end,
+        )  # fmt: skip
 
     def _one_by_one(self, pieces: Iterator[str]) -> Iterator[str]:
         """Return the pieces of a text; other threads may ask the model between them."""
@@ -243,7 +261,7 @@ class LanguageModel:
 
         `adapter` is the name of a LoRA adapter that was loaded with the model.
         """
-        tokens = self.checked(ids)
+        tokens = self._checked(ids)
         with self.lock:
             return self.runner.step([(self._fresh(), tokens)], every=True, adapter=adapter)
 
@@ -311,7 +329,7 @@ class LanguageModel:
             self.runner.remove(old)
         return old is not None
 
-    def checked(self, prompt: Sequence[int]) -> list[int]:
+    def _checked(self, prompt: Sequence[int]) -> list[int]:
         """Return the tokens of a prompt. Raises TypeError for what are no tokens, ValueError for no prompt."""
         if isinstance(prompt, str | bytes | bytearray):
             raise TypeError(f"tokens are a sequence of whole numbers, not {type(prompt).__name__}")
@@ -325,15 +343,6 @@ class LanguageModel:
         if outside is not None:
             raise ValueError(f"{outside} is no token: the vocabulary has {size}")
         return tokens
-
-
-def _limit(most: int | None) -> float:
-    """Return the number of new tokens, infinity for None. Raises TypeError and ValueError for what is no number."""
-    if most is None:
-        return math.inf
-    if operator.index(most) < 0:
-        raise ValueError(f"max_new_tokens is {most}, expected 0 or more")
-    return operator.index(most)
 
 
 def _stops(stop: str | Sequence[str]) -> tuple[str, ...]:

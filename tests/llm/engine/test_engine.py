@@ -395,7 +395,7 @@ def test_bad_requests_are_refused_when_they_come(engine, request_, message):
         ({"stop": "end"}, TypeError, "stop is a sequence of texts, found 'end'"),
         ({"stop": [1]}, TypeError, r"stop is a sequence of texts, found \[1\]"),
         ({"timeout": 0}, ValueError, "timeout is 0, expected seconds above 0"),
-        ({"regex": "a", "grammar": "b"}, ValueError, "one of json_schema, regex and grammar"),
+        ({"regex": "a", "grammar": "b"}, ValueError, "an answer has one constraint, found regex and grammar"),
     ],
 )
 def test_fields_of_requests_are_checked(fields, error, message):

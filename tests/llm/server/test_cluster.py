@@ -39,7 +39,11 @@ def test_what_is_no_request_has_no_prefix(data):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return small_model(tmp_path_factory.mktemp("llama"))
+    """A model with a context that takes prompts longer than a prefix."""
+    made = small_model(tmp_path_factory.mktemp("llama"))
+    settings = json.loads((made / "config.json").read_text())
+    (made / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 1024}))
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,7 @@ def address(folder):
     ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
     serving = {"name": "small", "api_keys": ["secret"]}
     try:
-        replicas = Replicas(str(folder), 2, loading={"cache_tokens": 2048}, serving=serving)
+        replicas = Replicas(str(folder), 2, loading={"cache_tokens": 8192}, serving=serving)
         start_replicas(replicas, "127.0.0.1", port, drain_seconds=1.0)
         yield f"http://127.0.0.1:{port}/v1"
         serve.shutdown()
@@ -96,9 +100,10 @@ def test_the_cluster_has_a_replica_on_each_node(client):
 @pytest.mark.slow
 def test_requests_that_begin_alike_go_to_one_replica_once_it_is_known(client):
     prefix = "A system prompt that is the same for all of these requests. " * 9
+    assert len(prefix) > PREFIX
     found = []
     for i in range(400):  # replicas tell Ray about prefixes now and then
-        usage = completed(client, prefix[:100] + prefix[100:][:10] + str(i % 7), 1).usage
+        usage = completed(client, f"{prefix}{i}", 1).usage
         found.append(usage.prompt_tokens_details.cached_tokens > 0)
         if found[-8:] == [True] * 8:
             break
@@ -112,7 +117,7 @@ def test_refusals_of_replicas_reach_the_client(address, client):
     with pytest.raises(openai.NotFoundError, match="does not exist"):
         client.completions.create(model="other", prompt="a")
     with pytest.raises(openai.BadRequestError, match="maximum context length"):
-        completed(client, "a" * 500)
+        completed(client, "a" * 1500)
     with pytest.raises(openai.APIStatusError) as caught:
         completed(client, "a" * (9 << 20))
     assert caught.value.status_code == 413

@@ -20,10 +20,11 @@ Array: TypeAlias = "NDArray[Any]"
 class Answer:
     """Request and its answer, as the engine's thread has them."""
 
-    def __init__(self, request: Request, prompt: Sequence[int], writer: Writer, mailbox: Mailbox) -> None:
+    def __init__(self, request: Request, writer: Writer, mailbox: Mailbox) -> None:
         self.number = 0
         self.request, self.mailbox, self.writer = request, mailbox, writer
-        self.prompt = len(prompt)
+        self.prompt = len(writer.tokens)
+        """Tokens of the prompt."""
         self.sequence: int | None = None
         """Number of the runner's sequence; None while the request waits."""
         self.computed = 0

@@ -125,8 +125,8 @@ class _Draft:
 class DraftModel:
     """Propose the likeliest tokens of a smaller model with the same vocabulary, `tokens` at a time at most.
 
-    The model's cache holds a sequence for each request. Requests that find no room in it get no proposals. The model
-    answers nobody else while it drafts. Raises ValueError for `tokens` below 1.
+    The model's cache holds a sequence for each request. Requests that find no room in it get no proposals. Other
+    users of the model wait while it drafts. Raises ValueError for `tokens` below 1.
     """
 
     def __init__(self, model: LanguageModel, tokens: int = 4) -> None:

@@ -27,12 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...runtime.records import dataclass
-from ..constraints import Constraint, constraint_of
 from ..drafting import Drafter
 from ..language_model import LanguageModel
 from ..runner import PAGE, NoPages
-from ..sampling import Sampler
-from ..writing import Writer
 from .answers import Answer
 from .generation import Generation, Mailbox
 from .planning import Part, plan, waits_for
@@ -99,11 +96,12 @@ class Engine:
         for name, value in (("max_sequences", most), ("max_waiting", max_waiting)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, expected 1 or more")
+        if not model.has_tokenizer:
+            raise ValueError("an engine answers by text, and the model's folder has no tokenizer")
         if drafter is not None:
             drafter.check(model)
         self.model, self.max_waiting = model, max_waiting
         self.max_sequences = min(most, limits.sequences, limits.chunk)
-        self._tokenizer = model.tokenizer
         self._prefix_cache, self._drafter = prefix_cache, drafter
         self._beside = limits.chunk
         self._seconds = 1.0
@@ -147,7 +145,7 @@ class Engine:
         """
         if os.getpid() != self._process:
             raise RuntimeError("the engine belongs to the process that forked: make one in this process")
-        answer = self._answer(request)
+        answer = Answer(request, self.model.writer(request), Mailbox())
         with self._changed:
             if self._closing is not None:
                 raise RuntimeError("the engine is closed")
@@ -165,23 +163,6 @@ class Engine:
             else:
                 self._end(answer, "length")
         return Generation(answer.number, request, answer.mailbox, self.abort)
-
-    def _answer(self, request: Request) -> Answer:
-        """Return the answer of a request, checked, with no text yet."""
-        self.model.runner.check_adapter(request.adapter)
-        prompt = request.prompt
-        tokens = self.model.checked(self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
-        chosen: dict[str, Any] = {"temperature": 0.0, **request.sampling}
-        sampler = Sampler(**chosen)
-        constraint: Constraint | None = constraint_of(
-            self._tokenizer, json_schema=request.json_schema, regex=request.regex, grammar=request.grammar
-        )
-        limit = math.inf if request.max_new_tokens is None else request.max_new_tokens
-        writer = Writer(
-            self._tokenizer, tokens, sampler, most=min(limit, max(self.model.context - len(tokens), 1)),
-            constraint=constraint, stop=request.stop, ignore_end=request.ignore_end,
-        )  # fmt: skip
-        return Answer(request, tokens, writer, Mailbox())
 
     def abort(self, number: int) -> bool:
         """End a request with "abort"; False if there is none of that number, or it has ended."""
@@ -226,7 +207,7 @@ class Engine:
                 if not worked:  # other users of the model have all of its sequences
                     with self._changed:
                         self._changed.wait(PAUSE)
-        except BaseException as error:  # a fault of the engine itself: nobody is to wait for ever
+        except BaseException as error:  # a fault of the engine itself: readers must not wait for ever
             _logger.exception("the engine has failed")
             self._end_all("error", f"the engine has failed: {error!r}")
             raise
@@ -457,7 +438,7 @@ class Engine:
         self._end(answer, "error", error=str(error) or type(error).__name__)
 
     def _end(self, answer: Answer, finish: Finish, event: Event | None = None, error: str = "") -> None:
-        """End an answer; its pages stay in the cache while nobody else needs them."""
+        """End an answer; the prefix cache keeps its pages until their memory is needed."""
         if answer.is_over:
             return
         with self._changed:

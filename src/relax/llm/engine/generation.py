@@ -64,7 +64,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 class Generation:
     """Answer under way: an iterator of events, for one reader, sync or async.
 
-    A generation that nobody holds any more is aborted; so is one that is left as a context manager.
+    The engine aborts the answer when its generation is garbage collected, or left as a context manager.
     """
 
     def __init__(self, number: int, request: Request, mailbox: Mailbox, abort: Callable[[int], bool]) -> None:

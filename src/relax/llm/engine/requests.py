@@ -31,8 +31,8 @@ class Request:
     max_new_tokens: int | None = None
     """Largest number of new tokens; None: up to the end of the context."""
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Parameters of `Sampler` by name; `temperature` is 0 unless it is given. With a `seed` the answer is the same,
-    whatever else runs."""
+    """Parameters of `Sampler` by name; `temperature` is 0 unless it is given. With a `seed` the answer does not
+    depend on other requests, for weights of few bits (docs/numerics.md)."""
     stop: Sequence[str] = ()
     """Texts that end the answer, and are left out of it."""
     json_schema: Mapping[str, Any] | bool | None = None
@@ -56,8 +56,10 @@ class Request:
         stops = cast("Sequence[object]", self.stop)
         if isinstance(stops, str) or not all(isinstance(stop, str) for stop in stops):
             raise TypeError(f"stop is a sequence of texts, found {stops!r}")
-        if sum(form is not None for form in (self.json_schema, self.regex, self.grammar)) > 1:
-            raise ValueError("a request has one of json_schema, regex and grammar")
+        named = {"json_schema": self.json_schema, "regex": self.regex, "grammar": self.grammar}
+        forms = [name for name, form in named.items() if form is not None]
+        if len(forms) > 1:
+            raise ValueError(f"an answer has one constraint, found {' and '.join(forms)}")
         if self.timeout is not None and not 0 < self.timeout < math.inf:
             raise ValueError(f"timeout is {self.timeout}, expected seconds above 0")
 

@@ -4,9 +4,9 @@
     relax.llm.server.run(application, port=8000)           or mount it in another ASGI application
 
 `application` has the routes; `chat`, `completions` and `embeddings` read the bodies of requests and make the objects of
-answers; `service` is the state that routes share.
+answers; `service` is the state that routes share. `cluster` runs several servers on the machines of a Ray cluster.
 
-Needs the packages ``starlette`` and ``uvicorn``: ``pip install relax[llm]``.
+Needs the packages ``starlette``, ``uvicorn`` and ``prometheus-client``: ``pip install relax[llm]``.
 """
 
 from __future__ import annotations
@@ -25,4 +25,5 @@ __all__ = ["app", "run"]
 
 needed("starlette", "the server")
 needed("uvicorn", "the server")
+needed("prometheus_client", "the server")
 load_when_used(__name__, HOMES)

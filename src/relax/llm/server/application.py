@@ -35,7 +35,7 @@ from .completions import CompletionAnswer, CompletionRequest, completion_request
 from .embeddings import embedding_object, embedding_request
 from .errors import RequestError
 from .gate import Gate
-from .metrics import CONTENT_TYPE
+from .metrics import CONTENT_TYPE_LATEST
 from .responses import DONE, ClientGoneError, EventStream, error_response, event, json_response, unless_gone
 from .service import BODY, TIMEOUT, Limits, Service, failed, usage_of
 
@@ -163,8 +163,7 @@ class _Routes:
 
     async def metrics(self, request: Request) -> Response:
         """Return the counts of the server."""
-        text = self._service.metrics.text(self._service.engine.stats())
-        return Response(text, media_type=CONTENT_TYPE)
+        return Response(self._service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     # ------------------------------------------------------------------------------------ work
 
@@ -264,7 +263,7 @@ def _meant(request: Request, status: int) -> str:
 
 
 async def _vanished(request: Request, error: Exception) -> Response:
-    """Return a response that nobody reads."""
+    """Return an empty response: the client has closed the connection."""
     return Response(status_code=499)
 
 

@@ -3,7 +3,7 @@
     body = Body.parse(data)
     temperature = body.number("temperature", 0, math.inf)
     stop = body.texts("stop")
-    body.finish(ignored=("user",))        refuses fields that nobody took
+    body.finish(ignored=("user",))        rejects fields that were not read
 
 A field that is null counts as absent.
 """
@@ -20,7 +20,7 @@ from .errors import RequestError, invalid
 DEEPEST: Final = 200
 """Objects and arrays within each other, at most: functions that recurse into a body end before the stack does."""
 _UNBOUNDED: Final = (1 << 31) - 1
-"""Upper bounds from here on are not written in messages: no request comes near them."""
+"""Messages leave out upper bounds from this one on: no request comes near them."""
 _KINDS: Final = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
 
@@ -78,12 +78,12 @@ class Body:
             self._mistyped(name, value, "a string")
         return value
 
-    def flag(self, name: str) -> bool:
-        """Return a boolean, False if it is absent."""
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return a boolean, `default` if it is absent."""
         value = self.value(name)
         if value is not None and not isinstance(value, bool):
             self._mistyped(name, value, "a boolean")
-        return bool(value)
+        return default if value is None else value
 
     def integer(self, name: str, low: int, high: int) -> int | None:
         """Return an integer from `low` to `high`. A number such as 1.0 is one."""
@@ -111,19 +111,14 @@ class Body:
 
     def mapping(self, name: str) -> Body | None:
         """Return the fields of an object."""
-        value = self.value(name)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            self._mistyped(name, value, "an object")
-        return Body(cast("dict[str, Any]", value), self.named(name))
+        return None if self.value(name) is None else self.inner(name)
 
     def inner(self, name: str) -> Body:
         """Return the fields of an object that must be there."""
-        found = self.mapping(name)
-        if found is None:
-            raise invalid(self.named(name), "missing", "missing_required_parameter")
-        return found
+        value = self.needed(name)
+        if not isinstance(value, dict):
+            self._mistyped(name, value, "an object")
+        return Body(cast("dict[str, Any]", value), self.named(name))
 
     def items(self, name: str, most: int | None = None) -> list[Any] | None:
         """Return an array of at most `most` elements."""
@@ -179,7 +174,7 @@ class Body:
                 raise invalid(self.named(name), f"not supported: {reason}", "unsupported_parameter")
 
     def finish(self, ignored: Collection[str] = ()) -> None:
-        """Raise RequestError for a field that nobody has taken and that is not in `ignored`."""
+        """Raise RequestError for a field that no method has read and that is not in `ignored`."""
         for name in self._fields:
             if name not in self._taken and name not in ignored:
                 close = difflib.get_close_matches(name[:64], self._taken, 1)

@@ -15,7 +15,7 @@ from .errors import invalid
 from .messages import messages_of
 from .parameters import IGNORED, LARGEST, Parameters, parameters_of
 from .service import Service
-from .token_texts import chat_logprobs
+from .token_texts import chat_logprobs, written
 from .tools import Tools, told_in_words, tools_of
 
 REFUSED: Final = {
@@ -170,9 +170,9 @@ class ChatAnswer:
         """Keep the log-probabilities of tokens for the next chunk; a token that ends a turn is no part of the text."""
         most = self._request.logprobs
         if most is not None:
-            ends = frozenset[int]() if self._request.parameters.ignore_end else self._service.tokenizer.eot
-            chosen = [choice for choice in tokens if choice.token not in ends]
-            self._logprobs[index] += chat_logprobs(self._service.tokenizer, chosen, most)
+            tokenizer = self._service.tokenizer
+            chosen = written(tokenizer, tokens, self._request.parameters.ignore_end)
+            self._logprobs[index] += chat_logprobs(tokenizer, chosen, most)
 
     def _taken(self, index: int) -> dict[str, Any] | None:
         entries, self._logprobs[index] = self._logprobs[index], []

@@ -131,7 +131,7 @@ class Replica:
                 elif message.get("body"):
                     yield bytes(message["body"])
         finally:
-            gone.set()  # the application aborts what nobody reads
+            gone.set()  # the application aborts the answer
             await asyncio.wait([task], timeout=5)
             task.cancel()
 
@@ -185,7 +185,7 @@ async def _rest(parts: Any) -> AsyncIterator[bytes]:
 
 
 async def _no_metrics(_: Request) -> Response:
-    return PlainTextResponse("counts of replicas are among Ray's metrics\n", 404)
+    return PlainTextResponse("off for several workers: Ray's metrics count requests\n", 404)
 
 
 def start_replicas(replicas: Replicas, host: str, port: int, drain_seconds: float = 30.0) -> None:
@@ -220,7 +220,8 @@ def run_replicas(
     """Serve by replicas until SIGTERM or SIGINT; must be called in the main thread.
 
     `address` is that of the Ray cluster: "auto", or "ray-head:6379"; None starts one on this machine. `ready` is called
-    with the URL once the replicas answer.
+    with the URL once the replicas answer. Raises ConnectionError if there is no cluster at `address`, and RuntimeError
+    if Ray cannot start the replicas.
     """
     ray, serve = (needed(name, "a server with several workers", "ray") for name in ("ray", "ray.serve"))
     ended = threading.Event()
@@ -228,11 +229,11 @@ def run_replicas(
     def end(number: int, frame: FrameType | None) -> None:
         ended.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
     ray.init(address=address, log_to_driver=False, logging_level="warning")
     try:
         start_replicas(replicas, host, port, drain_seconds)
+        for number in (signal.SIGINT, signal.SIGTERM):  # behind ray.init, which sets handlers of its own
+            signal.signal(number, end)
         if ready is not None:
             ready(f"http://{host}:{port}")
         ended.wait()

@@ -14,7 +14,7 @@ from .body import Body, kind_of, shown
 from .errors import invalid
 from .parameters import IGNORED, LARGEST, MOST_ANSWERS, Parameters, parameters_of
 from .service import Service
-from .token_texts import text_logprobs, text_of
+from .token_texts import text_logprobs, text_of, written
 
 DEFAULT_LIMIT: Final = 16
 """New tokens, where the request does not say, as OpenAI has it."""
@@ -162,8 +162,7 @@ class CompletionAnswer:
         logprobs = None
         if self._request.logprobs is not None and tokens:
             tokenizer = self._service.tokenizer
-            ends = frozenset[int]() if self._request.parameters.ignore_end else tokenizer.eot
-            chosen = [choice for choice in tokens if choice.token not in ends]
+            chosen = written(tokenizer, tokens, self._request.parameters.ignore_end)
             logprobs = text_logprobs(tokenizer, chosen, self._request.logprobs, self._offsets[index])
             self._offsets[index] += sum(len(text_of(tokenizer, choice.token)) for choice in chosen)
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}

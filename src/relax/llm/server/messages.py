@@ -42,7 +42,7 @@ def _message(message: Body) -> dict[str, Any]:
         if text is not None:
             made[name] = text
     message.refuse({"audio": "the model reads no sound", "function_call": "use tool_calls"})
-    message.finish(ignored=("refusal", "annotations", "function_call", "audio", "reasoning"))
+    message.finish(ignored=("refusal", "annotations", "reasoning"))
     if made["content"] is None:
         if role != "assistant":
             raise invalid(message.named("content"), "missing", "missing_required_parameter")

@@ -67,7 +67,7 @@ class Parameters:
 
 
 def parameters_of(body: Body, vocabulary: int, limit: int | None, logprobs: int | None) -> Parameters:
-    """Read the shared fields of a body, for a vocabulary of this many tokens.
+    """Read the shared fields of a body, for a model of `vocabulary` tokens.
 
     `limit` is the largest number of new tokens, `logprobs` how many likely tokens are listed for each token (None: no
     log-probabilities). Raises RequestError.

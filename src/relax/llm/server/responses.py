@@ -21,7 +21,7 @@ DONE: Final = b"data: [DONE]\n\n"
 
 
 class ClientGoneError(Exception):
-    """The client has closed its connection: nobody reads the answer."""
+    """The client has closed its connection before the answer was complete."""
 
 
 def encoded(value: Any) -> bytes:

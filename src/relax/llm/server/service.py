@@ -50,7 +50,7 @@ class Service:
         self.embedding, self.embedding_name = embedding, embedding_name
         self.limits = Limits() if limits is None else limits
         self.created = int(time.time())
-        self.metrics = Metrics()
+        self.metrics = Metrics(engine.stats)
         self.is_draining = False
         """True once no further requests are taken."""
         template = self.tokenizer.tool_template

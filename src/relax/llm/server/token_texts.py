@@ -18,6 +18,11 @@ def text_of(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.token(token).decode("utf-8", "replace")
 
 
+def written(tokenizer: Tokenizer, choices: Sequence[Choice], ignore_end: bool) -> list[Choice]:
+    """Return the choices whose tokens are text: those that end a turn are not, unless `ignore_end`."""
+    return [choice for choice in choices if ignore_end or choice.token not in tokenizer.eot]
+
+
 def chat_logprobs(tokenizer: Tokenizer, choices: Sequence[Choice], most: int) -> list[dict[str, Any]]:
     """Return the entry of each token, with its bytes and the `most` likeliest tokens in its place."""
 
@@ -49,4 +54,4 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else LEAST
 
 
-__all__ = ["chat_logprobs", "text_logprobs", "text_of"]
+__all__ = ["chat_logprobs", "text_logprobs", "text_of", "written"]

@@ -1,4 +1,4 @@
-"""Tools of a request: functions that the model may call, and how it is told of them.
+"""Tools of a request: functions that the model may call, and their descriptions in the prompt.
 
 A chat template that knows tools writes them in its family's form. For any other one they are described in the message
 of the system, and the model answers with a JSON object: {"name": "…", "arguments": {…}}.
@@ -73,8 +73,7 @@ def tools_of(body: Body) -> Tools | None:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise invalid("tools", f"two functions are called {shown(twice)}", "invalid_value")
-    parallel = not body.has("parallel_tool_calls") or body.flag("parallel_tool_calls")
-    body.value("parallel_tool_calls")
+    parallel = body.flag("parallel_tool_calls", default=True)
     value = body.value("tool_choice")
     if isinstance(value, dict):
         name = _chosen(Body(cast("dict[str, Any]", value), "tool_choice"))

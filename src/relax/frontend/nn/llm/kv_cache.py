@@ -4,7 +4,7 @@
     out = cache.attention_with_fused_qkv(layer, qkv, heads, scale)        in a method that is given it
 
 The names and arguments are TVM's. The object itself lives in the runtime (`vm.builtin.paged_attention_kv_cache_create`
-and its neighbours); sequences are added and prepared by whoever calls the functions.
+and its neighbours); callers of the functions add and prepare sequences.
 """
 
 from __future__ import annotations

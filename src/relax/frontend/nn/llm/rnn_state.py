@@ -5,7 +5,7 @@
     state = state.set(layer, 0, after)                     a method that sets states returns the last of them
 
 The names and arguments are those of programs for TVM. The object itself lives in the runtime
-(`vm.builtin.rnn_state_create`); sequences are added and prepared by whoever calls the functions.
+(`vm.builtin.rnn_state_create`); callers of the functions add and prepare sequences.
 """
 
 from __future__ import annotations
