@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,20 @@ from relax import llm
 from relax.llm.interrupts import interrupted_later
 
 
+@pytest.fixture(autouse=True)
+def _handler() -> Iterator[None]:
+    """Python's own handler: a shell that starts the tests in the background has them ignore interruptions."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 def test_an_interruption_waits_for_the_end_of_the_block() -> None:
     done: list[int] = []
 
     def block() -> None:
         with interrupted_later():
-            signal.raise_signal(signal.SIGINT)
+            _thread.interrupt_main()
             done.append(1)
 
     with pytest.raises(KeyboardInterrupt):
@@ -55,7 +65,7 @@ def test_a_model_answers_after_an_interruption(at: int, tmp_path: Path, monkeypa
     def interrupted(*arguments: Any) -> Any:
         calls.append(len(calls))
         if len(calls) == at:
-            signal.raise_signal(signal.SIGINT)
+            _thread.interrupt_main()
         return forward(*arguments)
 
     monkeypatch.setattr(model.runner, "_forward", interrupted)
