@@ -47,7 +47,7 @@ Progress: TypeAlias = Callable[[str, float], None]
 
 DEFAULT_CONTEXT: Final = 8192
 """Tokens of a context, at most, where the caller does not say."""
-CHUNK: Final = 512
+CHUNK: Final = 256
 """Tokens that are computed together, at most."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from applied import DOTS, X86, Applied, whole
@@ -68,7 +70,7 @@ def test_machines(machine, name):
         check(name, (count,), 19, 1, TARGETS[machine])
 
 
-@pytest.mark.parametrize("count", [0, *range(3, 10), 31, 32, 33])
+@pytest.mark.parametrize("count", [0, *range(3, 10), 31, 32, 33, 95, 96, 97])
 def test_rows_of_activations(count):
     check("q4_1", (count,), 50, 2)
 
@@ -92,7 +94,7 @@ def test_rows_that_are_not_known(name):
     func, target = product(name, (m,), 70, 2), resolve("llvm")
     packed = BlockProduct().pack(func, target, [2])
     kernel = build_module(packed.func)["main"]
-    for count in (*range(14), 64, 129):
+    for count in (*range(14), 64, 96, 97, 129):
         x, scales, weights = operands(name, (count,), 70, 2)
         result = np.full((count, 70), 77, "float32")
         kernel(x, scales, packed.packings[2](weights), result)
@@ -111,8 +113,8 @@ def test_a_row_has_the_same_bits_in_any_number_of_rows(name, target):
     blocks = 6 if held.elements < 256 else 3
     packed = BlockProduct().pack(product(name, (te.var("m", "int64"),), 53, blocks), resolve(target), [2])
     kernel = build_module(packed.func)["main"]
-    x = rng.integers(-127, 128, (70, blocks * held.elements)).astype("int8")
-    scales = rng.uniform(0.001, 0.1, (70, blocks)).astype("float32")
+    x = rng.integers(-127, 128, (135, blocks * held.elements)).astype("int8")
+    scales = rng.uniform(0.001, 0.1, (135, blocks)).astype("float32")
     weights = packed.packings[2](rng.integers(0, 60, (53, blocks * held.bytes)).astype("uint8"))
 
     def fed(*counts):
@@ -122,15 +124,25 @@ def test_a_row_has_the_same_bits_in_any_number_of_rows(name, target):
             kernel(x[end - count : end], scales[end - count : end], weights, parts[-1])
         return np.concatenate(parts).tobytes()
 
-    whole = fed(70)
-    for counts in ([1] * 70, [2, 3, 4, 5, 6, 7, 8, 35], [9, 31, 30], [32, 38], [33, 37]):
+    whole = fed(135)
+    for counts in ([1] * 135, [2, 3, 4, 5, 6, 7, 8, 100], [9, 31, 95], [33, 102], [96, 39], [97, 38]):
         assert fed(*counts) == whole
+
+
+@pytest.mark.parametrize("name", ["q4_1", "q4_k"])
+def test_several_rows_prefetch_the_next_panel(name):
+    def script(few):
+        rule = BlockProduct().at(BlockParameters(few=few))
+        return rule.pack(product(name, (8,), 37, 2), resolve(DOTS), [2]).func.script()
+
+    assert re.search(r"T\.prefetch\(weights_packed\[task \+ 1, ", script(8))
+    assert "T.prefetch" not in script(2)
 
 
 @pytest.mark.parametrize("tile", [(1, 1), (2, 4), (6, 2)])
 def test_tiles_and_few_rows_of_the_space(tile):
-    check("q5_0", (13,), 70, 2, parameters=BlockParameters(tile=tile, few=2))
-    check("q2_k", (5,), 70, 1, parameters=BlockParameters(tile=tile, few=6))
+    check("q5_0", (25,), 70, 2, parameters=BlockParameters(tile=tile, few=2))
+    check("q2_k", (13,), 70, 1, parameters=BlockParameters(tile=tile, few=1))
 
 
 @pytest.mark.parametrize("count", [1, 12])

@@ -6,19 +6,29 @@
             totals[r] += step · (start + dots of n0 … n7 and x[r])          integers, exact
         acc[r] += scale · scale of x[r] · float(totals[r])  (and the minimum)
 
-Loops over rows r are unrolled; the eight vectors of bytes stay in registers for all rows.
+Loops over rows r are unrolled; the eight vectors of bytes stay in registers for all rows. Several rows prefetch the
+next panel meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ....prim import PrimExpr, Var, simplify
 from ....prim.intrin import floordiv
 from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad, Stmt
 from ...build import alloc, block, int64, loop, vector_load, vector_store
+from ..tile.operands import prefetched
 from .block_words import CHUNK, BlockWords, Names, Sums, Tables
+
+ROWS_THAT_PREFETCH: Final = 4
+"""Fewest rows that prefetch the next panel: with fewer, hardware prefetching keeps up, as nothing but memory is waited
+for.
+"""
+WORDS_OF_LINE: Final = 16
+"""32-bit words of a cache line."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class BlockStreams(BlockWords):
         names = Names()
         if panel.totals is None:
             of_rows = self._chunk(panel, names, b, int64(0))
-            return self._scaled(panel, names, b, of_rows)
+            return block([*self._prefetched(panel, b, int64(0)), self._scaled(panel, names, b, of_rows)])
         totals, least, rows = panel.totals, panel.least, range(panel.rows)
         if self.group > CHUNK:  # the group has one start, and one step of its minimum
             begun = block(vector_store(totals, (r, 0), self.start(panel.tables, panel.row(r), b)) for r in rows)
@@ -88,7 +98,7 @@ class BlockStreams(BlockWords):
                 stmts.append(vector_store(totals, (r, 0), vector_load(totals, (r, 0), self.lanes) + total))
                 if least is not None and taken is not None:
                     stmts.append(vector_store(least, (r, 0), vector_load(least, (r, 0), self.lanes) + taken))
-            return inner.around(*stmts)
+            return block([*self._prefetched(panel, b, c), inner.around(*stmts)])
 
         of_rows: list[tuple[PrimExpr, PrimExpr | None]] = []
         steps: list[PrimExpr] = []
@@ -100,6 +110,17 @@ class BlockStreams(BlockWords):
                 taken = self._taken(panel.tables, panel.row(r), steps, b)
             of_rows.append((vector_load(totals, (r, 0), self.lanes), taken))
         return block([begun, loop("c", self.elements // CHUNK, chunk), self._scaled(panel, names, b, of_rows)])
+
+    def _prefetched(self, panel: _Panel, b: Var, c: PrimExpr) -> list[Stmt]:
+        """Prefetch the part of the next panel that corresponds to a chunk; rows of that panel find it in a cache."""
+        if panel.rows < ROWS_THAT_PREFETCH:
+            return []
+        words = -(-self.packed.unit * CHUNK // self.elements)
+        start = simplify(self._unit(b) + c * words)
+        return [
+            prefetched(panel.weights, (panel.number + 1, simplify(start + line)))
+            for line in range(0, words, WORDS_OF_LINE)
+        ]
 
     def _unit(self, b: Var) -> PrimExpr:
         return simplify(b * self.packed.unit)
