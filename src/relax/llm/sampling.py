@@ -51,6 +51,20 @@ class Choice:
     top: tuple[tuple[int, float], ...]
 
 
+def scored(logits: Any, token: int, most: int) -> Choice:
+    """Return a token with its log-probability under logits (vocabulary,), and the `most` likeliest tokens.
+
+    Raises ValueError as `Sampler.sample` does.
+    """
+    values = _vector(logits)
+    best = _top(values, min(max(most, 1), len(values)))
+    best = best[np.argsort(-values[best], kind="stable")]
+    greatest = float(values[best[0]])
+    total = greatest + math.log(float(np.exp(values - greatest).sum(dtype=np.float64)))
+    top = tuple((int(index), float(values[index]) - total) for index in best[:most])
+    return Choice(token, float(values[token]) - total, top)
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """Tokens that can be chosen, ids ascending, and their logits. `ids` is None for the whole vocabulary."""
@@ -168,14 +182,7 @@ class Sampler:
         """
         values = _vector(logits)
         token = self.sample(values, history, allowed)
-        if not self.logprobs:
-            return Choice(token, math.nan, ())
-        best = _top(values, min(self.logprobs, len(values)))
-        best = best[np.argsort(-values[best], kind="stable")]
-        greatest = float(values[best[0]])
-        total = greatest + math.log(float(np.exp(values - greatest).sum(dtype=np.float64)))
-        top = tuple((int(index), float(values[index]) - total) for index in best)
-        return Choice(token, float(values[token]) - total, top)
+        return scored(values, token, self.logprobs) if self.logprobs else Choice(token, math.nan, ())
 
     def probabilities(self, logits: Any, history: Sequence[int] | Array = (), allowed: Array | None = None) -> Array:
         """Return the distribution from which `sample` would draw, float64 of shape (vocabulary,), changing no state.

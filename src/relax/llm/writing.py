@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 from numpy.typing import NDArray
 
 from .constraints import Constraint
-from .sampling import Choice, Sampler
+from .sampling import Choice, Sampler, scored
 from .stops import StopStream
 from .tokenizer import Tokenizer
 
@@ -83,6 +83,10 @@ class Writer:
                 break
             accepted += 1
         return Written(text + self.rest() if finish else text, tuple(choices), accepted, finish)
+
+    def scored(self, logits: Array, token: int, most: int) -> Choice:
+        """Return a token with its log-probability under logits (vocabulary,), and the `most` likeliest tokens."""
+        return scored(logits[: self._size], token, most)
 
     def _choice(self, logits: Array) -> Choice:
         """Choose a token; rows beyond those of the tokenizer fill up the matrix, and stand for no text."""

@@ -1,6 +1,7 @@
 """The engine: answers are those of `generate`, whatever else runs, and a request ends by itself alone."""
 
 import asyncio
+import dataclasses
 import gc
 import math
 import multiprocessing
@@ -137,6 +138,45 @@ def test_without_a_prefix_cache_nothing_is_shared(model):
         for _ in range(2):
             assert engine.add(Request([*range(1, 60)], max_new_tokens=2)).result().usage.cached_tokens == 0
         assert engine.stats().cached_tokens == 0
+
+
+def scores(model, tokens):
+    """Log-probabilities of tokens behind those before them, by the model's logits."""
+    logits = model.logits(tokens).astype("float64")
+    logits -= logits.max(axis=-1, keepdims=True)
+    logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return [float(row[token]) for row, token in zip(logits, tokens[1:], strict=False)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 40, 120])
+@pytest.mark.parametrize("new", [0, 3])
+def test_a_prompt_has_log_probabilities_on_request(model, size, new):
+    tokens = [1 + i * 7 % 200 for i in range(size)]
+    plain, asked = (Request(tokens, max_new_tokens=3), Request(tokens, max_new_tokens=new, prompt_logprobs=2))
+    with Engine(with_cache(model, 1024)) as engine:  # steps of 64 tokens
+        expected = engine.add(plain).result()
+        answers = [engine.add(request) for request in (asked, plain, asked)]
+        first, other, second = (answer.result() for answer in answers)
+    assert expected.prompt == other.prompt == ()
+    assert other.text == expected.text
+    assert first == dataclasses.replace(second, usage=first.usage)
+    assert (first.text, first.finish) == (expected.text if new else "", "length")
+    assert first.usage.cached_tokens == 0
+    assert [choice.token for choice in first.prompt] == tokens
+    assert math.isnan(first.prompt[0].logprob)
+    assert [choice.logprob for choice in first.prompt[1:]] == pytest.approx(scores(model, tokens), abs=1e-5)
+    assert all(len(choice.top) == 2 and choice.logprob <= choice.top[0][1] for choice in first.prompt[1:])
+
+
+def test_a_prompt_is_scored_once_more_when_its_pages_were_given_up(model):
+    requests = [Request([1 + i, *range(2, 60)], max_new_tokens=50, prompt_logprobs=0) for i in range(4)]
+    with Engine(with_cache(model, 160)) as engine:
+        answers = [answer.result() for answer in [engine.add(request) for request in requests]]
+        assert engine.stats().preemptions > 0
+    for request, answer in zip(requests, answers, strict=True):
+        found = [choice.logprob for choice in answer.prompt]
+        assert found[1:] == pytest.approx(scores(model, [*request.prompt]), abs=1e-5)
+        assert not any(choice.top for choice in answer.prompt)
 
 
 def test_requests_give_up_pages_and_go_on_later(model):
@@ -392,6 +432,7 @@ def test_bad_requests_are_refused_when_they_come(engine, request_, message):
     ("fields", "error", "message"),
     [
         ({"max_new_tokens": -1}, ValueError, "max_new_tokens is -1, expected 0 or more"),
+        ({"prompt_logprobs": -1}, ValueError, "prompt_logprobs is -1, expected 0 or more"),
         ({"stop": "end"}, TypeError, "stop is a sequence of texts, found 'end'"),
         ({"stop": [1]}, TypeError, r"stop is a sequence of texts, found \[1\]"),
         ({"timeout": 0}, ValueError, "timeout is 0, expected seconds above 0"),

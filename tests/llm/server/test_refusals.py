@@ -132,7 +132,7 @@ COMPLETIONS: list[tuple[str, dict[str, Any], int, str]] = [
     (TEXT, {"prompt": ["a"] * 129}, 400, "129 prompts, expected at most 128"),
     (TEXT, {"prompt": ["a"] * 100, "n": 2}, 400, "100 prompts with n=2, expected at most 128 answers"),
     (TEXT, {"prompt": "a" * 64}, 400, "your prompt resulted in 64 tokens"),
-    (TEXT, {"prompt": "a", "echo": True, "logprobs": 1}, 400, "not supported together with echo"),
+    (TEXT, {"prompt": "a", "max_tokens": 0}, 400, "max_tokens: 0, expected at least 1"),
     (TEXT, {"prompt": "a", "best_of": 3}, 400, "best_of: not supported: ask for n answers"),
     (TEXT, {"prompt": "a", "suffix": "b"}, 400, "suffix: not supported"),
     (EMBED, {"input": "a"}, 404, "The server has no model of embeddings"),

@@ -76,6 +76,34 @@ def test_stop_strings(client: openai.OpenAI, alone: llm.LanguageModel) -> None:
     assert (answer.choices[0].text, answer.choices[0].finish_reason) == (text[: text.index(text[5:7])], "stop")
 
 
+def test_log_probabilities_of_a_prompt(client: openai.OpenAI, alone: llm.LanguageModel) -> None:
+    tokens = alone.tokenizer.encode("Hello there")
+    logits = alone.logits(tokens).astype(np.float64)
+    logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    expected = [float(row[token]) for row, token in zip(logits, tokens[1:], strict=False)]
+    asked: dict[str, Any] = {"model": "small", "temperature": 0, "echo": True, "logprobs": 1}
+    for prompt in ("Hello there", tokens):
+        alone_ = client.completions.create(**asked, prompt=prompt, max_tokens=0).choices[0]
+        assert (alone_.text, alone_.finish_reason) == ("Hello there", "length")
+        found = alone_.logprobs
+        assert found.token_logprobs[0] is None
+        assert found.top_logprobs[0] is None
+        assert found.token_logprobs[1:] == pytest.approx(expected, abs=1e-4)
+        assert [max(top.values()) for top in found.top_logprobs[1:]] == pytest.approx(
+            logits[:-1].max(axis=-1), abs=1e-4
+        )
+        assert "".join(found.tokens).endswith("Hello there")
+        assert [alone_.text[place] for place in found.text_offset[-5:]] == [*"there"]
+    whole = client.completions.create(**asked, prompt="Hello there", max_tokens=3).choices[0]
+    assert whole.logprobs.token_logprobs[: len(tokens)] == found.token_logprobs
+    assert len(whole.logprobs.tokens) == len(tokens) + 3
+    parts = [*client.completions.create(**asked, prompt="Hello there", max_tokens=3, stream=True)]
+    assert "".join(part.choices[0].text for part in parts) == whole.text
+    joined = [value for part in parts for value in (part.choices[0].logprobs or found.model_copy(
+        update={"token_logprobs": []})).token_logprobs]  # fmt: skip
+    assert joined == whole.logprobs.token_logprobs
+
+
 def test_log_probabilities_are_those_of_the_model(client: openai.OpenAI, alone: llm.LanguageModel) -> None:
     tokens = alone.tokenizer.encode("Hello")
     answer = client.completions.create(model="small", prompt=tokens, temperature=0, max_tokens=3, logprobs=2)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, final
 
 from numpy.typing import NDArray
 
+from ..sampling import Choice
 from ..writing import Writer
 from .generation import Mailbox
 from .requests import Event, Request, Usage
@@ -31,6 +32,10 @@ class Answer:
         """Tokens that the runner's sequence has."""
         self.drafts: list[int] = []
         """Tokens proposed to follow, which the next step verifies."""
+        self.scored: list[Choice] = []
+        """The first tokens of the prompt with log-probabilities, if the request has them."""
+        if request.prompt_logprobs is not None:
+            self.scored.append(Choice(writer.tokens[0], math.nan, ()))
         self.added = time.monotonic()
         self.is_over = False
         self._cached = self._drafted = self._accepted = 0
@@ -47,6 +52,11 @@ class Answer:
         return len(self.tokens) - self.computed
 
     @property
+    def is_scored(self) -> bool:
+        """True while tokens of the prompt lack their log-probabilities."""
+        return 0 < len(self.scored) < self.prompt
+
+    @property
     def was_started(self) -> bool:
         """True once the request has had a sequence."""
         return not math.isnan(self._started)
@@ -57,16 +67,26 @@ class Answer:
         if not self.was_started:
             self._cached, self._started = shared, time.monotonic() - self.added
 
+    def score(self, first: int, logits: Array) -> None:
+        """Note log-probabilities of the prompt from logits (tokens, vocabulary) behind tokens `first` and following."""
+        for at, row in enumerate(logits, first + 1):
+            if len(self.scored) == at < self.prompt:
+                assert self.request.prompt_logprobs is not None
+                self.scored.append(self.writer.scored(row, self.tokens[at], self.request.prompt_logprobs))
+
     def take(self, logits: Array) -> Event:
         """Choose the next tokens from logits (1 + drafts, vocabulary). Raises as `Writer.take` does."""
+        if not self.writer.room:  # nothing but the prompt's log-probabilities is asked for
+            return Event("", (), "length", prompt=tuple(self.scored))
         drafts, self.drafts = self.drafts, []
         written = self.writer.take(logits, drafts)
         self.computed += written.accepted
         self._drafted += len(drafts)
         self._accepted += written.accepted
+        prompt: tuple[Choice, ...] = ()
         if math.isnan(self._first):
-            self._first = time.monotonic() - self.added
-        return Event(written.text, written.choices, written.finish)
+            self._first, prompt = time.monotonic() - self.added, tuple(self.scored)
+        return Event(written.text, written.choices, written.finish, prompt=prompt)
 
     def end(self, event: Event) -> None:
         """Send the last event, unless one was sent."""

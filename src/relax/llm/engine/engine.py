@@ -157,7 +157,7 @@ class Engine:
             self._live[answer.number] = answer
             if request.timeout is not None:
                 heapq.heappush(self._deadlines, (answer.added + request.timeout, answer.number))
-            if answer.writer.room:
+            if answer.writer.room or answer.scored:
                 self._waiting.append(answer)
                 self._changed.notify_all()
             else:
@@ -292,7 +292,7 @@ class Engine:
             held: list[Answer] = []
             while self._waiting and len(self._running) < self.max_sequences and len(held) < PASSED:
                 answer = self._waiting.popleft()
-                if self._prefix_cache and waits_for(answer, self._running, 0):
+                if self._prefix_cache and not answer.is_scored and waits_for(answer, self._running, 0):
                     held.append(answer)
                     continue
                 try:
@@ -322,7 +322,7 @@ class Engine:
         return sequence, shared
 
     def _new_sequence(self, answer: Answer) -> tuple[int, int]:
-        if self._prefix_cache:
+        if self._prefix_cache and not answer.is_scored:
             return self.model.runner.add_with_prefix(answer.tokens, answer.request.adapter)
         return self.model.runner.add(), 0
 
@@ -369,10 +369,12 @@ class Engine:
 
     def _with_fewer_pages(self, parts: Sequence[Part]) -> list[Part]:
         """Make room: forget proposed tokens, then the model's own conversation, then a request's pages."""
-        if any(part.answer.drafts for part in parts):
-            for part in parts:
-                part.answer.drafts = []
-            return [part._replace(tokens=part.tokens[:1], rows=1) if part.rows > 1 else part for part in parts]
+        drafted = [part.answer for part in parts if part.answer.drafts]
+        if drafted:
+            cut = [part._replace(tokens=part.tokens[:1], rows=1) if part.answer in drafted else part for part in parts]
+            for answer in drafted:
+                answer.drafts = []
+            return cut
         if self.model.forget():
             return list(parts)
         if len(self._running) == 1:  # all pages are its own: the cache is full
@@ -392,14 +394,17 @@ class Engine:
     def _take(self, part: Part, logits: Array) -> None:
         """Continue an answer by the logits behind its tokens."""
         answer, proposed = part.answer, len(part.answer.drafts)
-        prompt = len(part.tokens) > part.rows or answer.computed < answer.prompt
+        prompt, first = len(part.tokens) > part.rows or answer.computed < answer.prompt, answer.computed
         answer.computed += len(part.tokens) - proposed
         if prompt:
             self._counts["prompt"] += len(part.tokens)
         try:
             if prompt and self._prefix_cache:
                 self._register(answer)
-            if not part.rows:
+            if answer.is_scored:
+                answer.score(first, logits)
+                logits = logits[-1:]
+            if answer.remaining:
                 return
             before = answer.usage()
             event = answer.take(logits)

@@ -136,7 +136,8 @@ class Generation:
         if finish is None:
             raise RuntimeError("the answer was read to its end already")
         tokens: tuple[Choice, ...] = tuple(choice for event in events for choice in event.tokens)
-        return Completion("".join(event.text for event in events), tokens, finish, events[-1].error, self.usage)
+        text, prompt = "".join(event.text for event in events), events[0].prompt
+        return Completion(text, tokens, finish, events[-1].error, self.usage, prompt)
 
     def abort(self) -> None:
         """End the answer with "abort", unless it has ended."""

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from ..runner import PAGE
 from .answers import Answer, shared_length
 
+SCORED = 128
+"""Tokens of a prompt with log-probabilities in a step, at most: each has logits of the whole vocabulary."""
 AHEAD = 4 * PAGE
 """Tokens of a prompt that another request computes, from which it pays to wait for them."""
 
@@ -38,9 +40,11 @@ def plan(running: Sequence[Answer], most: int, beside: int) -> list[Part]:
         room = min(room, beside)
     for answer in running:
         if answer.remaining > 1 and room > 0:
-            tokens = answer.tokens[answer.computed : answer.computed + room]
+            count = min(room, SCORED) if answer.is_scored else room
+            tokens = answer.tokens[answer.computed : answer.computed + count]
             room -= len(tokens)
-            parts.append(Part(answer, tokens, int(len(tokens) == answer.remaining)))
+            rows = len(tokens) if answer.is_scored else int(len(tokens) == answer.remaining)
+            parts.append(Part(answer, tokens, rows))
     return parts
 
 

@@ -45,6 +45,9 @@ class Request:
     """Name of a LoRA adapter of the engine; None: the model alone."""
     ignore_end: bool = False
     """Go on behind tokens that end a turn, as benchmarks do."""
+    prompt_logprobs: int | None = None
+    """Number of likely tokens that are listed for each token of the prompt, with log-probabilities; None: none, and no
+    log-probabilities. The whole prompt is computed then, whatever the cache has of it."""
     timeout: float | None = None
     """Seconds from `add` after which the answer ends with "timeout"; None: none."""
 
@@ -53,6 +56,8 @@ class Request:
         limit = self.max_new_tokens
         if limit is not None and operator.index(limit) < 0:
             raise ValueError(f"max_new_tokens is {limit}, expected 0 or more")
+        if self.prompt_logprobs is not None and operator.index(self.prompt_logprobs) < 0:
+            raise ValueError(f"prompt_logprobs is {self.prompt_logprobs}, expected 0 or more")
         stops = cast("Sequence[object]", self.stop)
         if isinstance(stops, str) or not all(isinstance(stop, str) for stop in stops):
             raise TypeError(f"stop is a sequence of texts, found {stops!r}")
@@ -76,6 +81,9 @@ class Event:
     finish: Finish | None = None
     error: str = ""
     """Description of the fault, if `finish` is "error"."""
+    prompt: tuple[Choice, ...] = ()
+    """The prompt's tokens with log-probabilities, if the request has `prompt_logprobs`, in the first event. That of
+    the first token is NaN: nothing comes before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,8 @@ class Completion:
     finish: Finish
     error: str
     usage: Usage
+    prompt: tuple[Choice, ...] = ()
+    """The prompt's tokens with log-probabilities, if the request has `prompt_logprobs`."""
 
 
 class EngineBusy(RuntimeError):

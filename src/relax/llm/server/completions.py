@@ -14,7 +14,7 @@ from .body import Body, kind_of, shown
 from .errors import invalid
 from .parameters import IGNORED, LARGEST, MOST_ANSWERS, Parameters, parameters_of
 from .service import Service
-from .token_texts import text_logprobs, text_of, written
+from .token_texts import prompt_logprobs, text_logprobs, text_of, written
 
 DEFAULT_LIMIT: Final = 16
 """New tokens, where the request does not say, as OpenAI has it."""
@@ -39,11 +39,14 @@ class CompletionRequest:
     parameters: Parameters
     prompts: tuple[Prompt, ...]
     logprobs: int | None
+    is_scored: bool
+    """True if log-probabilities of the prompts are asked for, too."""
 
     def requests(self, timeout: float | None) -> list[Request]:
         """Return the requests to the engine: all answers of the first prompt, then those of the next."""
+        scored = self.logprobs if self.is_scored else None
         return [
-            self.parameters.request(prompt.tokens, index, prompt.room, self.adapter, timeout)
+            self.parameters.request(prompt.tokens, index, prompt.room, self.adapter, timeout, prompt_logprobs=scored)
             for prompt in self.prompts
             for index in range(self.parameters.count)
         ]
@@ -57,14 +60,11 @@ class CompletionRequest:
 def completion_request(service: Service, body: Body) -> CompletionRequest:
     """Read the body of a request for completions. Raises RequestError."""
     model, adapter = service.named(body)
-    limit = body.integer("max_tokens", 1, LARGEST)
-    logprobs = body.integer("logprobs", 0, 20)
+    echo, logprobs = body.flag("echo"), body.integer("logprobs", 0, 20)
+    limit = body.integer("max_tokens", 0 if echo else 1, LARGEST)
     parameters = parameters_of(
         body, service.tokenizer.vocabulary_size, DEFAULT_LIMIT if limit is None else limit, logprobs
     )
-    echo = body.flag("echo")
-    if echo and logprobs is not None:
-        raise invalid("logprobs", "not supported together with echo", "unsupported_parameter")
     if body.integer("best_of", 1, 20) not in (None, parameters.count):
         raise invalid("best_of", "not supported: ask for n answers", "unsupported_parameter")
     body.refuse({"suffix": "the model continues texts only"})
@@ -73,7 +73,7 @@ def completion_request(service: Service, body: Body) -> CompletionRequest:
     if len(prompts) * parameters.count > MOST_ANSWERS:
         message = f"{len(prompts)} prompts with n={parameters.count}, expected at most {MOST_ANSWERS} answers"
         raise invalid("prompt", message, "array_above_max_length")
-    return CompletionRequest(model, adapter, parameters, tuple(prompts), logprobs)
+    return CompletionRequest(model, adapter, parameters, tuple(prompts), logprobs, echo and logprobs is not None)
 
 
 def _prompts(service: Service, body: Body, echo: bool) -> list[Prompt]:
@@ -129,17 +129,25 @@ class CompletionAnswer:
         """Tokens without text of their own yet: their log-probabilities come with the next chunk."""
 
     def first_chunks(self) -> list[dict[str, Any]]:
-        """Return the chunks that begin the answers: the texts of the prompts, if they are asked for."""
+        """Return the chunks that begin the answers: the texts of the prompts, if they are asked for.
+
+        With log-probabilities they come once these are computed.
+        """
+        if self._request.is_scored:
+            return []
         return [self._object([self._choice(i, text, (), None)]) for i, text in enumerate(self._echoes) if text]
 
     def chunks(self, index: int, event: Event) -> list[dict[str, Any]]:
         """Return the chunks for an event of the answer with this index."""
         tokens = [*self._held[index], *event.tokens]
+        first = (
+            [self._object([self._choice(index, self._echoes[index], (), None, event.prompt)])] if event.prompt else []
+        )
         if not event.text and event.finish is None:
             self._held[index] = tokens
-            return []
+            return first
         self._held[index] = []
-        return [self._object([self._choice(index, event.text, tokens, event.finish)])]
+        return [*first, self._object([self._choice(index, event.text, tokens, event.finish)])]
 
     def usage_chunk(self, usage: Mapping[str, Any]) -> dict[str, Any]:
         """Return the chunk with the number of tokens that ends a stream."""
@@ -148,7 +156,7 @@ class CompletionAnswer:
     def whole(self, answers: Sequence[Completion], usage: Mapping[str, Any]) -> dict[str, Any]:
         """Return the object of complete answers."""
         choices = [
-            self._choice(index, self._echoes[index] + answer.text, answer.tokens, answer.finish)
+            self._choice(index, self._echoes[index] + answer.text, answer.tokens, answer.finish, answer.prompt)
             for index, answer in enumerate(answers)
         ]
         return {**self._head, "choices": choices, "usage": usage}
@@ -158,13 +166,19 @@ class CompletionAnswer:
             return {**self._head, "choices": choices, "usage": None}
         return {**self._head, "choices": choices}
 
-    def _choice(self, index: int, text: str, tokens: Sequence[Choice], finish: str | None) -> dict[str, Any]:
-        logprobs = None
-        if self._request.logprobs is not None and tokens:
+    def _choice(
+        self, index: int, text: str, tokens: Sequence[Choice], finish: str | None, prompt: Sequence[Choice] = ()
+    ) -> dict[str, Any]:
+        logprobs, most = None, self._request.logprobs
+        if most is not None and (tokens or prompt):
             tokenizer = self._service.tokenizer
             chosen = written(tokenizer, tokens, self._request.parameters.ignore_end)
-            logprobs = text_logprobs(tokenizer, chosen, self._request.logprobs, self._offsets[index])
+            logprobs = text_logprobs(tokenizer, chosen, most, self._offsets[index])
             self._offsets[index] += sum(len(text_of(tokenizer, choice.token)) for choice in chosen)
+            if prompt:
+                before = prompt_logprobs(tokenizer, prompt, most, len(self._echoes[index]))
+                logprobs = {name: before[name] + logprobs[name] for name in logprobs if logprobs[name] is not None}
+                logprobs.setdefault("top_logprobs", None)
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
 
 

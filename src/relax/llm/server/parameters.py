@@ -53,7 +53,7 @@ class Parameters:
 
     def request(
         self, prompt: list[int], index: int, room: int, adapter: str | None, timeout: float | None,
-        constraint: Mapping[str, Any] | None = None,
+        constraint: Mapping[str, Any] | None = None, prompt_logprobs: int | None = None,
     ) -> Request:  # fmt: skip
         """Return the engine's request for answer `index`, of at most `room` tokens, with a seed of its own."""
         sampling = dict(self.sampling)
@@ -62,7 +62,7 @@ class Parameters:
         limit = room if self.limit is None else min(self.limit, room)
         return Request(
             prompt, limit, sampling, self.stop, adapter=adapter, ignore_end=self.ignore_end, timeout=timeout,
-            **(self.constraint if constraint is None else constraint),
+            prompt_logprobs=prompt_logprobs, **(self.constraint if constraint is None else constraint),
         )  # fmt: skip
 
 

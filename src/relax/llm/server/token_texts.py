@@ -50,8 +50,27 @@ def text_logprobs(tokenizer: Tokenizer, choices: Sequence[Choice], most: int, of
     }  # fmt: skip
 
 
+def prompt_logprobs(tokenizer: Tokenizer, choices: Sequence[Choice], most: int, size: int) -> dict[str, Any]:
+    """Return the lists of `text_logprobs` for a prompt whose text has `size` characters.
+
+    The first token has no log-probability (None). A token begins where the text of those before it ends: control
+    tokens, and a blank that the vocabulary puts in front, have no text.
+    """
+    result = text_logprobs(tokenizer, choices, most, 0)
+    result["token_logprobs"][0] = None
+    if most:
+        result["top_logprobs"][0] = None
+    # The text of a prompt that came as a text is without the control tokens that were put around it.
+    has_controls = len(tokenizer.decode([choice.token for choice in choices])) == size
+    stream, at, offsets = tokenizer.decode_stream(skip_special=not has_controls), 0, list[int]()
+    for choice in choices:
+        offsets.append(min(at, size))
+        at += len(stream.step(choice.token))
+    return {**result, "text_offset": offsets}
+
+
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else LEAST
 
 
-__all__ = ["chat_logprobs", "text_logprobs", "text_of", "written"]
+__all__ = ["chat_logprobs", "prompt_logprobs", "text_logprobs", "text_of", "written"]
