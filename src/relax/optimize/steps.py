@@ -14,6 +14,7 @@ from ..transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from ..transform.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from ..transform.fold_constant import FoldConstant
+from ..transform.fuse_transpose_matmul import FuseTransposeMatmul
 from ..transform.lambda_lift import LambdaLift
 from ..transform.legalize_ops import LegalizeOps
 from ..transform.memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
@@ -50,6 +51,10 @@ GRAPH: tuple[Step, ...] = (
         "Rewrite transposed convolutions as convolutions where that is faster; needs constant weights.",
     ),
     Step(OneHotMatmulToTake, "Replace a product of a one-hot matrix and constant weights by a row lookup."),
+    Step(
+        FuseTransposeMatmul,
+        "Multiply by transposed matrices where they lie; those that are constant FoldConstant has transposed.",
+    ),
     Step(DivisionToMultiplication, "Replace division by a constant by multiplication where the result is the same."),
     Step(EliminateCommonSubexpr, "Eliminate common subexpressions."),
     Step(DeadCodeElimination, "Remove pure bindings that are never used."),

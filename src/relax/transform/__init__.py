@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .fast_math_transform import FastMathTransform
     from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
     from .fold_constant import FoldConstant
+    from .fuse_transpose_matmul import FuseTransposeMatmul
     from .fusion import (
         AnnotateTIROpPattern,
         FuseOps,
@@ -112,17 +113,17 @@ __all__ = [
     "DecomposeOpsForTraining", "DequantizeInProducts", "DivisionToMultiplication", "DumpInstrument",
     "EliminateCommonSubexpr", "ExpandMatmulOfSum", "ExpandTupleArguments", "FakeQuantizationToInteger",
     "FastMathTransform", "FoldBatchnormToConv2D", "FoldConstant", "FuncPass", "FunctionPass", "FuseOps",
-    "FuseOpsByPattern", "FuseTIR", "FusionPattern", "Gradient", "InlinePrivateFunctions", "KillAfterLastUse",
-    "LambdaLift", "LazyGetInput", "LazySetOutput", "LazyTransformParams", "LegalizeOps", "LiftTransformParams",
-    "LowerAllocTensor", "LowerRuntimeBuiltin", "MergeCompositeFunctions", "ModulePass", "Normalize",
-    "NormalizeGlobalVar", "OneHotMatmulToTake", "OptimizeLayoutTransform", "Pass", "PassContext", "PassError",
-    "PassInfo", "PassInstrument", "PatternCheckContext", "PrintIRAfterAll", "PrintIRBeforeAll", "QuantizeWeights",
-    "RealizeVDevice", "RemovePurityChecking", "RemoveRedundantReshape", "RemoveUnusedFunctions", "RemoveUnusedOutputs",
-    "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul", "RewriteDataflowReshape",
-    "RunCodegen", "Sequential", "SpecializePrimFuncBasedOnCallSite", "SplitCallTIRByPattern", "StaticPlanBlockMemory",
-    "SumsOfBytes", "TimingInstrument", "ToMixedPrecision", "ToNonDataflow", "TopologicalSort", "UpdateParamStructInfo",
-    "UpdateVDevice", "VMBuiltinLower", "VMShapeLower", "VerifyInstrument", "dataflowblock_pass", "function_pass",
-    "module_pass",
+    "FuseOpsByPattern", "FuseTIR", "FuseTransposeMatmul", "FusionPattern", "Gradient", "InlinePrivateFunctions",
+    "KillAfterLastUse", "LambdaLift", "LazyGetInput", "LazySetOutput", "LazyTransformParams", "LegalizeOps",
+    "LiftTransformParams", "LowerAllocTensor", "LowerRuntimeBuiltin", "MergeCompositeFunctions", "ModulePass",
+    "Normalize", "NormalizeGlobalVar", "OneHotMatmulToTake", "OptimizeLayoutTransform", "Pass", "PassContext",
+    "PassError", "PassInfo", "PassInstrument", "PatternCheckContext", "PrintIRAfterAll", "PrintIRBeforeAll",
+    "QuantizeWeights", "RealizeVDevice", "RemovePurityChecking", "RemoveRedundantReshape", "RemoveUnusedFunctions",
+    "RemoveUnusedOutputs", "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul",
+    "RewriteDataflowReshape", "RunCodegen", "Sequential", "SpecializePrimFuncBasedOnCallSite", "SplitCallTIRByPattern",
+    "StaticPlanBlockMemory", "SumsOfBytes", "TimingInstrument", "ToMixedPrecision", "ToNonDataflow", "TopologicalSort",
+    "UpdateParamStructInfo", "UpdateVDevice", "VMBuiltinLower", "VMShapeLower", "VerifyInstrument",
+    "dataflowblock_pass", "function_pass", "module_pass",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

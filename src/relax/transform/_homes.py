@@ -30,6 +30,7 @@ HOMES = {
     ".fast_math_transform": "FastMathTransform",
     ".fold_batchnorm_to_conv2d": "FoldBatchnormToConv2D",
     ".fold_constant": "FoldConstant",
+    ".fuse_transpose_matmul": "FuseTransposeMatmul",
     ".fusion": "AnnotateTIROpPattern FuseOps FuseOpsByPattern FuseTIR FusionPattern MergeCompositeFunctions "
         "PatternCheckContext",
     ".gradient": "Gradient",

@@ -221,7 +221,7 @@ NAMESPACES: Final = (
             "TensorComputeOp tensor_intrin decl_tensor_intrin": ("use `sch.tensorize` with a `relax.tir.TensorIntrin`"),
             "CommReducer": "use `relax.te.comm_reducer`",
             "add subtract multiply": "use the operators `+`, `-`, `*` of Python",
-            "autodiff gradient": ("tensor expressions are not differentiated; use `relax.relay.transform.gradient`"),
+            "autodiff gradient": "use `relax.te.adjoints`, which takes the gradients of the outputs",
             "hybrid": "write TVMScript: `T.prim_func`",
             "create_relax_prim_func create_prim_func_from_outputs": (
                 "use `relax.te.create_prim_func`, or `relax.BlockBuilder.emit_te`"

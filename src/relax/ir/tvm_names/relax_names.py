@@ -193,7 +193,6 @@ NAMESPACES: Final = (
             "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
                 "nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`"
             ),
-            "FuseTransposeMatmul": "group them with a pattern: `relax.transform.FuseOpsByPattern`",
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",
         },
     ),
