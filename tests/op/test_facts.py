@@ -299,7 +299,8 @@ def test_layouts_that_a_convolution_does_not_have(layouts):
 # ------------------------------------------------------------------------------------------------ gradients
 
 DIFFERENTIABLE = [
-    "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf exp expand_dims",
+    "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf erfc exp",
+    "expand_dims",
     "ewise_fma flatten flip grad.end_checkpoint grad.start_checkpoint log log_add_exp matmul maximum mean minimum",
     "layout_transform multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
     "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack std subtract sum tan",

@@ -189,7 +189,12 @@ def test_compiled():
         ("fn(%x: float32) { let %f = fn(%y: float32) { %y }; %f(%x) }", "first_order", "this Function has no"),
         ("fn(%f: fn() -> float32) { %f() }", "higher_order", "the parameter %f is of type fn"),
         ("fn(%x: float32) { fn() { %x } }", "higher_order", "the result is of type fn"),
-        ("fn(%x: Tensor[(2), float32]) { prod(%x) }", "first_order", "prod has no gradient here"),
+        (
+            "fn(%x: Tensor[(1, 2, 5, 5), float32], %r: Tensor[(1, 5), float32]) "
+            "{ vision.roi_align(%x, %r, pooled_size=[2, 2], spatial_scale=1.0, sample_ratio=2) }",
+            "first_order",
+            "vision.roi_align has no gradient here",
+        ),
         (
             'fn(%x: Tensor[(2), float32]) { nn.pad(%x, 0f, pad_width=[[1, 1]], pad_mode="edge") }',
             "higher_order",

@@ -69,10 +69,10 @@ OPERATORS = {
     "relax.op.te_gradients": "relax.call_tir_with_grad",
     "relax.op.ternary": "relax.ewise_fma",
     "relax.op.unary": "relax.abs relax.acos relax.acosh relax.asin relax.asinh relax.astype relax.atan relax.atanh "
-        "relax.bitwise_not relax.ceil relax.clip relax.cos relax.cosh relax.erf relax.exp relax.floor "
-        "relax.isfinite relax.isinf relax.isnan relax.log relax.logical_not relax.negative relax.round "
-        "relax.rsqrt relax.sigmoid relax.sign relax.sin relax.sinh relax.sqrt relax.square relax.tan "
-        "relax.tanh relax.trunc relax.wrap_param",
+        "relax.bitwise_not relax.ceil relax.clip relax.cos relax.cosh relax.erf relax.erfc relax.exp "
+        "relax.floor relax.isfinite relax.isinf relax.isnan relax.log relax.logical_not relax.negative "
+        "relax.round relax.rsqrt relax.sigmoid relax.sign relax.sin relax.sinh relax.sqrt relax.square "
+        "relax.tan relax.tanh relax.trunc relax.wrap_param",
     "relax.op.vision.blocks": "relax.vision.col2im relax.vision.deform_conv2d",
     "relax.op.vision.regions": "relax.vision.roi_align",
     "relax.op.vision.suppression": "relax.vision.all_class_non_max_suppression relax.vision.leading_rows "

@@ -275,6 +275,9 @@ class Mod(Binary):
     compute = topi.mod
     reference = _of_integers(_rounded_once(np.fmod), np.fmod)
 
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr] | None:
+        return grad, apply("negative", grad) * apply("trunc", apply("divide", x1, x2))
+
 
 @operator("relax.floor_mod")
 class FloorMod(Binary):
@@ -285,6 +288,9 @@ class FloorMod(Binary):
     exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.floor_mod
     reference = _of_integers(_rounded_once(np.mod), np.mod)
+
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr] | None:
+        return grad, apply("negative", grad) * apply("floor", apply("divide", x1, x2))
 
 
 def _integer_power(base: int, exponent: int, dtype: DataType) -> int:

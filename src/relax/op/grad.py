@@ -13,6 +13,7 @@ from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import require_same_dim, same_dtype
 from .errors import SHAPES, OperatorError
+from .gradients import apply, tensor_info
 from .nn.loss import NLLLoss
 from .operands import FLOATS
 from .operator import Array, Operator, namespace, operator
@@ -97,6 +98,11 @@ class TakeBackward(Operator):
             position[axis] = int(index[at])
             flat[tuple(position)] += output_grad[(*[slice(None)] * axis, *at)]
         return flat.reshape(x.shape)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        _, x, indices = operands
+        flat = apply("flatten", grad) if self.axis is None and tensor_info(x).ndim != 1 else grad
+        return (apply("take", flat, indices, axis=self.axis or 0), None, None)
 
 
 @operator("relax.grad.nll_loss_backward")

@@ -113,13 +113,21 @@ class Concat(Move):
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         info = known_struct_info(operands[0])
         fields = tensor_fields(info, "tensors") if isinstance(info, TupleStructInfo) else []
-        axis = self.axis or 0
-        dims = [field.dims[axis] for field in fields if field.dims]
-        sizes = [size.value for size in dims if isinstance(size, IntImm)]
-        if not fields or len(sizes) < len(fields):
+        if not fields or any(field.dims is None for field in fields):
             return None
-        sections = Split(tuple(itertools.accumulate(sizes[:-1])), axis).call(grad)
-        return (Tuple([TupleGetItem(sections, i) for i in range(len(sizes))]),)
+        axis = (self.axis or 0) % fields[0].ndim
+        sizes = [field.dims[axis] for field in fields if field.dims]
+        constants = [size.value for size in sizes if isinstance(size, IntImm)]
+        if len(constants) == len(sizes):
+            sections = Split(tuple(itertools.accumulate(constants[:-1])), axis).call(grad)
+            return (Tuple([TupleGetItem(sections, i) for i in range(len(sizes))]),)
+        begin: PrimExpr = IntImm("int64", 0)
+        pieces: list[RelaxExpr] = []
+        for size in sizes:
+            end = begin + size
+            pieces.append(apply("strided_slice", grad, [axis], [begin], [end], assume_inbound=True))
+            begin = end
+        return (Tuple(pieces),)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not have_rank(infos, axes) or not axes:

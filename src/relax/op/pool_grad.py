@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import topi
+from ..expr import ShapeExpr, TupleGetItem
 from ..ir import StructInfo
 from ..struct_info import TensorStructInfo
+from .base import Gradients, Term
 from .dims import require_same_dim, same_dtype
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Permuted
+from .gradients import apply, dims_of, masked
 from .nn.activation import wide
 from .nn.pooling import Pool
 from .nn.windows import in_layout
@@ -72,6 +75,11 @@ class PoolBackward(Pool):
                 self.add_window(total, window, x, grad[(..., *position)], counted)
         return in_layout(total, self.letters, self.layout).astype(data.dtype)
 
+    def _attributes(self) -> dict[str, Any]:
+        """Attributes of the pooling operator of this backward function."""
+        names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "out_layout")
+        return {name: getattr(self, name) for name in names}
+
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         return None  # both operands would have to move
 
@@ -95,6 +103,17 @@ class MaxPool2dBackward(PoolBackward):
             row, column = np.unravel_index(np.argmax(values[n, c]), values.shape[2:])
             total[n, c, window[2].flat[row], window[3].flat[column]] += grad[n, c]
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        output_grad, data = operands
+        dims = dims_of(output_grad)
+        if dims is None:
+            return None
+        places = TupleGetItem(apply("nn.max_pool2d_with_indices", data, **self._attributes()), 1)
+        indices = apply("flatten", places)
+        inside = apply("greater_equal", indices, apply("zeros_like", indices))  # -1 stands for a window of padding
+        read = masked(apply("take", apply("flatten", grad), indices, axis=0), inside)
+        return (apply("reshape", read, ShapeExpr(tuple(dims))), None)
+
 
 @operator("relax.grad.avg_pool2d_backward")
 class AvgPool2dBackward(PoolBackward):
@@ -109,3 +128,7 @@ class AvgPool2dBackward(PoolBackward):
     def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, counted: int) -> None:
         count = counted if self.count_include_pad else window[2].size * window[3].size
         total[window] += (grad / x.dtype.type(max(count, 1)))[..., None, None]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        mean = apply("nn.avg_pool2d", grad, **self._attributes(), count_include_pad=self.count_include_pad)
+        return (mean, None)

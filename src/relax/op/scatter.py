@@ -5,15 +5,17 @@ Updates are applied in the row-major order of their indices: the last one for an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .. import topi
+from ..expr import PrimValue, ShapeExpr, Tuple
 from ..info.text import prim_text
 from ..ir import DataType
-from ..prim import IntImm
+from ..prim import IntImm, const
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..topi.slicing import slice_of
 from .base import Gradients, Term
@@ -30,7 +32,7 @@ from .gather import (
     require_dims,
     tuple_places,
 )
-from .gradients import apply, is_float
+from .gradients import apply, collapsed, dims_of, is_float, masked, tensor_info
 from .operator import Array, operator
 from .shapes import Move
 
@@ -62,6 +64,54 @@ def combined(data: Array, positions: tuple[Array, ...], updates: Array, reductio
         np.add.at(counts, positions, 1)
         result = result / counts if dtype.is_float else result // counts
     return result.astype(data.dtype)
+
+
+def scatter_gradient(
+    reduction: str,
+    data: Term,
+    updates: Term,
+    result: Term,
+    grad: Term,
+    gather: Callable[[Term], Term],
+    scatter: Callable[[Term, Term, str], Term],
+) -> Gradients | None:
+    """Gradients of data, indices and updates, given functions that read and write at the indices.
+
+    Of several updates of an element, only the last one is kept and has a gradient. The greatest and least elements
+    share the gradient evenly, as in torch. None for products, and if the shape of the updates is unknown.
+    """
+    if reduction == "add":
+        return (grad, None, gather(grad))
+    if reduction == "mean":
+        counts = scatter(apply("ones_like", data), apply("ones_like", updates), "add")
+        each = grad / counts
+        return (each, None, gather(each))
+    if reduction in ("min", "max"):
+        kept = apply("astype", apply("equal", data, result), dtype=tensor_info(data).dtype)
+        chosen = apply("astype", apply("equal", updates, gather(result)), dtype=tensor_info(data).dtype)
+        each = grad / apply("maximum", scatter(kept, chosen, "add"), apply("ones_like", data))
+        return (each * kept, None, gather(each) * chosen)
+    if reduction != "update":
+        return None
+    last = last_updates(data, updates, gather, scatter)
+    if last is None:
+        return None
+    return (scatter(grad, apply("zeros_like", updates), "update"), None, masked(gather(grad), last))
+
+
+def last_updates(
+    data: Term, updates: Term, gather: Callable[[Term], Term], scatter: Callable[[Term, Term, str], Term]
+) -> Term | None:
+    """Mask of the updates that no later one overwrites; None if their shape is unknown."""
+    dims = dims_of(updates)
+    if dims is None:
+        return None
+    zero, one = (PrimValue(const(i, "int64")) for i in range(2))
+    count = math.prod(dims, start=const(1, "int64"))
+    numbers = apply("arange", zero, PrimValue(count), one, dtype="int64")
+    numbers = apply("reshape", numbers, ShapeExpr(tuple(dims)))
+    placed = scatter(apply("zeros_like", data, dtype="int64"), numbers, "update")
+    return apply("equal", gather(placed), numbers)
 
 
 class Scatter(Indexed):
@@ -110,12 +160,17 @@ class ScatterElements(Scatter):
         return combined(data, element_places(data, indices, self.axis), updates, self.reduction)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        data, indices, _ = operands
+        data, indices, updates = operands
         if not is_float(data):
             return (None, None, None)
-        if self.reduction != "add":
-            return None
-        return (grad, None, apply("gather_elements", grad, indices, axis=self.axis))
+
+        def gather(x: Term) -> Term:
+            return apply("gather_elements", x, indices, axis=self.axis)
+
+        def scatter(x: Term, values: Term, reduction: str) -> Term:
+            return apply("scatter_elements", x, indices, values, axis=self.axis, reduction=reduction)
+
+        return scatter_gradient(self.reduction, data, updates, result, grad, gather, scatter)
 
 
 @operator("relax.scatter_nd")
@@ -153,12 +208,17 @@ class ScatterND(Scatter):
         return combined(data, every, updates, self.reduction)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        data, indices, _ = operands
+        data, indices, updates = operands
         if not is_float(data):
             return (None, None, None)
-        if self.reduction != "add":
-            return None
-        return (grad, None, apply("gather_nd", grad, indices))
+
+        def gather(x: Term) -> Term:
+            return apply("gather_nd", x, indices)
+
+        def scatter(x: Term, values: Term, reduction: str) -> Term:
+            return apply("scatter_nd", x, indices, values, reduction=reduction)
+
+        return scatter_gradient(self.reduction, data, updates, result, grad, gather, scatter)
 
 
 @operator("relax.index_put")
@@ -202,6 +262,30 @@ class IndexPut(Indexed):
         )
         return combined(data, positions, np.broadcast_to(values, shape), "add" if self.accumulate else "update")
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, indices, values = operands
+        if not is_float(data):
+            return (None, None, None)
+        read: Term = apply("index_tensor", grad, indices)
+        if self.accumulate:
+            by_values = collapsed(read, values)
+            return None if by_values is None else (grad, None, by_values)
+        dims = dims_of(read)
+        if dims is None:
+            return None
+        shape = ShapeExpr(tuple(dims))
+        last = last_updates(
+            data,
+            read,
+            lambda x: apply("index_tensor", x, indices),
+            lambda x, updates, _: apply("index_put", x, indices, updates),
+        )
+        by_values = None if last is None else collapsed(masked(read, last), values)
+        if by_values is None:
+            return None
+        zeros = apply("zeros", shape, dtype=tensor_info(data).dtype)
+        return (apply("index_put", grad, indices, zeros), None, by_values)
+
 
 @operator("relax.slice_scatter")
 class SliceScatter(Move):
@@ -242,3 +326,11 @@ class SliceScatter(Move):
         index[self.axis] = slice(start, end, step)
         result[tuple(index)] = src
         return result
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, src, start, end, step = operands
+        if not is_float(data):
+            return (None,) * 5
+        others = apply("slice_scatter", grad, apply("zeros_like", src), start, end, step, axis=self.axis)
+        piece = apply("strided_slice", grad, [self.axis], Tuple([start]), Tuple([end]), Tuple([step]))
+        return (others, piece, None, None, None)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import topi
+from ..expr import TupleGetItem
 from ..info.text import prim_text
 from ..ir import DataType, StructInfo
 from ..prim import IntImm, PrimExpr
@@ -141,3 +142,16 @@ class TopK(Sorting):
         values = np.take_along_axis(data, order, self.axis)
         indices = order.astype(self.dtype.numpy())
         return [values, indices] if self.ret_type == "both" else values if self.ret_type == "values" else indices
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, *count = operands
+        nothing = [None] * len(count)
+        if not is_float(data) or self.ret_type == "indices":
+            return (None, *nothing)
+        if self.ret_type == "both":
+            values, indices = TupleGetItem(grad, 0), TupleGetItem(result, 1)
+        else:
+            chosen = self.replace(ret_type="indices", dtype=DataType("int64"))
+            values, indices = grad, chosen.call(*operands)
+        zeros = apply("zeros_like", data)
+        return (apply("scatter_elements", zeros, indices, values, axis=self.axis, reduction="add"), *nothing)

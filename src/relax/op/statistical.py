@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import topi
+from ..expr import TupleGetItem
 from ..ir import DataType, RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, Verdict, prove_equal, simplify
 from ..runtime.rounding import convert_array
@@ -21,6 +22,7 @@ from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_ax
 from .gradients import apply, dims_of, is_float, masked, number_of, reshaped, spread, tensor_info, unfolded
 from .operands import FLOATS, NUMBERS
 from .operator import Array, Operator, operator
+from .product_gradients import cumprod_gradient, prod_gradient
 
 
 def count_dtype(dtype: DataType) -> DataType:
@@ -129,6 +131,13 @@ class Prod(Total):
         data = counted(data)
         wide = _widened(data)
         return np.prod(wide, self.axis, dtype=wide.dtype, keepdims=self.keepdims).astype(data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        if not is_float(x):
+            return (None,)
+        gradient = prod_gradient(x, grad, self.axis, self.keepdims)
+        return None if gradient is None else (gradient,)
 
 
 @operator("relax.max")
@@ -311,7 +320,17 @@ class Median(Folding):
         return results if self._is_single() else results[0]
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        return None if is_float(operands[0]) else (None,)
+        (x,) = operands
+        if not is_float(x):
+            return (None,)
+        if not self._is_single():
+            return _extremum_gradient(x, result, grad, self.axis, self.keepdims)
+        axes = [] if self.keepdims else list(self.axis or (0,))
+        value, index = (apply("expand_dims", each, axis=axes) if axes else each for each in (
+            TupleGetItem(grad, 0), TupleGetItem(result, 1)
+        ))  # fmt: skip
+        axis = (self.axis or (0,))[0]
+        return (apply("scatter_elements", apply("zeros_like", x), index, value, axis=axis, reduction="add"),)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         rule = Folding.permuted(self, axes, infos) if self._is_single() else None
@@ -479,6 +498,18 @@ class CumProd(Running):
     def reference(self, data: Array) -> Array:
         return self.running(data, np.cumprod)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (data,) = operands
+        if not is_float(data) or not (self.dtype.is_void or self.dtype.is_float):
+            return (None,)
+        dtype = tensor_info(result).dtype
+        x = data if tensor_info(data).dtype == dtype else apply("astype", data, dtype=dtype)
+        flat = x if self.axis is not None else apply("flatten", x)
+        gradient = cumprod_gradient(flat, grad, self.axis or 0, self.exclusive)
+        gradient = apply("astype", gradient, dtype=tensor_info(data).dtype)
+        shaped = gradient if self.axis is not None else reshaped(gradient, data)
+        return None if shaped is None else (shaped,)
+
 
 class RunningExtreme(Operator):
     """Base class of cummax and cummin: a tuple of the values and the int64 indices along `axis`."""
@@ -505,6 +536,13 @@ class RunningExtreme(Operator):
             indices[i] = np.where(better, i, indices[i - 1])
         values = np.take_along_axis(np.moveaxis(data, self.axis, 0), indices, 0)
         return [np.ascontiguousarray(np.moveaxis(array, 0, self.axis)) for array in (values, indices)]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (data,) = operands
+        if not is_float(data):
+            return (None,)
+        places = (apply("zeros_like", data), TupleGetItem(result, 1), TupleGetItem(grad, 0))
+        return (apply("scatter_elements", *places, axis=self.axis, reduction="add"),)
 
 
 @operator("relax.cummax")

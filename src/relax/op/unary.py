@@ -149,6 +149,11 @@ Erf = _of_reals(
     "erf", "The error function, element by element.", topi.erf, _real(np.vectorize(math.erf, otypes=[np.float64])),
     lambda x, y: apply("exp", -(x * x)) * (2.0 / math.sqrt(math.pi)), mixed_precision=MixedPrecision.FOLLOW,
 )
+Erfc = _of_reals(
+    "erfc", "1 - erf(x), exact where erf(x) is near 1, element by element.", topi.erfc,
+    _real(np.vectorize(math.erfc, otypes=[np.float64])),
+    lambda x, y: apply("exp", -(x * x)) * (-2.0 / math.sqrt(math.pi)),
+)
 Sin = _of_reals("sin", "The sine, element by element.", topi.sin, _real(np.sin), lambda x, y: apply("cos", x))
 Cos = _of_reals("cos", "The cosine, element by element.", topi.cos, _real(np.cos), lambda x, y: -apply("sin", x))
 Tan = _of_reals("tan", "The tangent, element by element.", topi.tan, _real(np.tan), lambda x, y: 1.0 + y * y)

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         truncmod,
     )
     from ..tir.reduction import Reducer, comm_reducer, max, min, prod, sum
+    from .adjoints import NoGradientError, adjoints
     from .create_prim_func import create_prim_func
     from .operation import compute, extern, placeholder, reduce_axis, size_var, var
     from .tensor import (
@@ -84,14 +85,14 @@ if TYPE_CHECKING:
 AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 
 __all__ = [
-    "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ProducerLoad", "Reducer", "Select",
-    "Tensor", "TensorSlice", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh",
-    "cast", "ceil", "ceildiv", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "create_prim_func",
-    "div", "erf", "erfc", "exp", "exp2", "exp10", "extern", "floor", "floordiv", "floormod", "fmod", "hypot",
-    "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf", "isnan", "log", "log1p", "log2",
-    "log10", "max", "max_value", "min", "min_value", "nearbyint", "placeholder", "popcount", "power", "prod",
-    "reduce_axis", "register_tensor_arithmetic", "reinterpret", "round", "rsqrt", "sigmoid", "sin", "sinh",
-    "size_var", "sqrt", "sum", "tan", "tanh", "trunc", "truncdiv", "truncmod", "var",
+    "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "NoGradientError", "Operation", "PlaceholderOp", "ProducerLoad",
+    "Reducer", "Select", "Tensor", "TensorSlice", "abs", "acos", "acosh", "adjoints", "all", "any", "asin", "asinh",
+    "atan", "atan2", "atanh", "cast", "ceil", "ceildiv", "comm_reducer", "compute", "const", "copysign", "cos",
+    "cosh", "create_prim_func", "div", "erf", "erfc", "exp", "exp2", "exp10", "extern", "floor", "floordiv",
+    "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf", "isnan",
+    "log", "log1p", "log2", "log10", "max", "max_value", "min", "min_value", "nearbyint", "placeholder", "popcount",
+    "power", "prod", "reduce_axis", "register_tensor_arithmetic", "reinterpret", "round", "rsqrt", "sigmoid", "sin",
+    "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

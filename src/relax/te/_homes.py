@@ -9,6 +9,7 @@ HOMES = {
         "isnan log log10 log1p log2 max_value min_value nearbyint popcount power reinterpret round rsqrt "
         "sigmoid sin sinh sqrt tan tanh trunc truncdiv truncmod",
     "..tir.reduction": "Reducer comm_reducer max min prod sum",
+    ".adjoints": "NoGradientError adjoints",
     ".create_prim_func": "create_prim_func",
     ".operation": "compute extern placeholder reduce_axis size_var var",
     ".tensor": "ComputeOp ExternOp Operation PlaceholderOp ProducerLoad Tensor TensorSlice "

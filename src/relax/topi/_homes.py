@@ -17,7 +17,7 @@ HOMES = {
     ".indexing": "gather_elements gather_nd index_tensor one_hot reverse_sequence",
     ".layout": "layout_transform",
     ".linalg": "matmul",
-    ".math": "abs acos acosh asin asinh atan atanh bitwise_not cast ceil clip cos cosh erf exp floor identity "
+    ".math": "abs acos acosh asin asinh atan atanh bitwise_not cast ceil clip cos cosh erf erfc exp floor identity "
         "isfinite isinf isnan log logical_not negative reinterpret round rsqrt sigmoid sign sin sinh sqrt "
         "square tan tanh trunc",
     ".matrices": "as_size cosine_window eye tril triu",

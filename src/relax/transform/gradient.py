@@ -28,7 +28,8 @@ What a rule does not use is left to DeadCodeElimination.
 
 The function is pure and straight: bindings of operators, tuples, projections and match_casts, inside dataflow blocks or
 not; they all come into one dataflow block. Refused (E4012), all reasons together: branches, local functions, calls of
-functions on the way to the target, operators without a rule, dtypes or shapes that a rule needs and that are not known.
+functions on the way to the target, operators without a derivative, dtypes or shapes that a rule needs and that are not
+known. An operator without a rule is differentiated by its formula (`relax.op.formula_gradients`).
 
 ``R.grad.no_grad(x)`` is x, to which no gradient passes. What is computed from ``R.grad.start_checkpoint(x)`` up to
 ``R.grad.end_checkpoint(y)`` is not kept for the backward half: that computes it again where it needs it, from x. It
@@ -65,6 +66,7 @@ from ..op.adjoints import Adjoints
 from ..op.base import Operator
 from ..op.creation import Ones
 from ..op.errors import OperatorError
+from ..op.formula_gradients import formula_gradient
 from ..op.grad import EndCheckpoint, Mark, NoGrad, StartCheckpoint
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
@@ -313,6 +315,8 @@ class _Adjoint:
                 return nothing
         try:
             gradients = None if operator is None else operator.gradient_of_call(self.builder, call, var, grad)
+            if operator is not None and gradients is None:
+                gradients = formula_gradient(operator, self.builder, call, grad)
         except OperatorError as error:
             self._problem(error.message, span, error.hint)
             return nothing

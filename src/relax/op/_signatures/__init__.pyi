@@ -269,6 +269,9 @@ def equal(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
 def erf(x: TensorLike) -> Call:
     """The error function, element by element."""
 
+def erfc(x: TensorLike) -> Call:
+    """1 - erf(x), exact where erf(x) is near 1, element by element."""
+
 def ewise_fma(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike, x3: TensorLike | ScalarLike) -> Call:
     """x1 · x2 + x3. Product and sum are each rounded; integers wrap around.
 

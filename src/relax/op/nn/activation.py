@@ -9,16 +9,17 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ... import topi
-from ...expr import TupleGetItem
+from ...expr import ShapeExpr, TupleGetItem
 from ...info.text import prim_text
 from ...ir import DataType, RelaxExpr, StructInfo
+from ...prim import const
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..base import Gradients, Term
 from ..dims import require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
-from ..gradients import apply, chained, is_float, masked
+from ..gradients import apply, chained, collapsed, dims_of, is_float, masked, reshaped, tensor_info
 from ..operands import FLOATS, NUMBERS
 from ..operator import Array, Operator, operator
 
@@ -130,6 +131,13 @@ class GeluTanh(FloatUnary):
         w = near * (1 + np.longdouble("0.044715") * near * near) * np.sqrt(8 / _PI)
         return convert_array(_times_sigmoid(x, w), data.dtype)
 
+    def slope(self, x: Term) -> RelaxExpr:
+        scale, cubic = math.sqrt(8 / math.pi), 0.044715
+        near: Term = apply("clip", x, -12.0, 12.0)  # beyond, the slope is 0 or 1, and x² might overflow
+        square = near * near
+        sigmoid = apply("sigmoid", near * (square * cubic + 1.0) * scale)
+        return sigmoid + near * sigmoid * (1.0 - sigmoid) * (square * (3 * cubic) + 1.0) * scale
+
 
 @operator("relax.nn.silu")
 class Silu(FloatUnary):
@@ -234,6 +242,21 @@ class PRelu(Operator):
         if alpha.ndim == 1:
             alpha = alpha.reshape(-1, *[1] * (data.ndim - 1 - self.axis % data.ndim))
         return cast("Array", np.where(data > 0, data, data * alpha))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, alpha = operands
+        ndim, sizes = tensor_info(data).ndim, dims_of(alpha)
+        if ndim == -1 or sizes is None:
+            return None
+        slope = alpha
+        if len(sizes) == 1:
+            after = [const(1, "int64")] * (ndim - 1 - self.axis % ndim)
+            slope = apply("reshape", alpha, ShapeExpr((*sizes, *after)))
+        zeros = apply("zeros_like", data)
+        positive = apply("greater", data, zeros)
+        by_slope = collapsed(apply("where", positive, zeros, grad * data), slope)
+        by_alpha = None if by_slope is None else reshaped(by_slope, alpha)
+        return None if by_alpha is None else (apply("where", positive, grad, grad * slope), by_alpha)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         alpha = infos[1]

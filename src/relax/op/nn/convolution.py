@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ... import topi
-from ...expr import Call
+from ...expr import Call, ShapeExpr
 from ...info.text import prim_text
 from ...ir import DataType, RelaxExpr, StructInfo, set_slot
 from ...prim import IntImm, PrimExpr, const, is_const, simplify
@@ -180,21 +180,22 @@ class AnyConvolution(Windowed):
     # ------------------------------------------------------------------------------------ gradients
 
     def differentiable(self, data: Term, weight: Term) -> bool:
-        """True if a gradient is defined: for floats of one dtype, static dimensions, and one group."""
+        """True if a gradient is defined: for floats of one dtype, and known shapes."""
         infos = [tensor_info(data), tensor_info(weight)]
-        static = all(info.dims is not None and all(isinstance(d, IntImm) for d in info.dims) for info in infos)
-        plain = self.out_dtype in (VOID, infos[0].dtype) and infos[0].dtype == infos[1].dtype
-        return static and plain and self.groups == 1 and is_float(data)
+        return is_float(data) and infos[0].dtype == infos[1].dtype and all(info.dims is not None for info in infos)
 
     def weight_gradient(
         self, image: Term, image_layout: str, by: Term, by_layout: str, letters: tuple[str, str], weight: Term
     ) -> RelaxExpr:
         """Gradient with respect to the kernel: the correlation of `image` and `by`, with batch and channels exchanged.
 
-        `letters` name the kernel dimensions of the channels of `image` and of `by`.
+        `letters` name the kernel dimensions of the channels of `image` and of `by`. With groups, a group of `image` is
+        correlated with that of `by`: it has the channels of `image` as batch, and the batch as its channels.
         """
         rename = str.maketrans("NC", "CN")
         out = self.kernel_layout.translate(str.maketrans({letters[0]: "N", letters[1]: "C"}))
+        if self.groups > 1:
+            image, image_layout = self._channels_first(image, image_layout), "CN" + self.spatial
         full = apply(
             f"nn.conv{len(self.spatial)}d",
             image,
@@ -202,13 +203,35 @@ class AnyConvolution(Windowed):
             strides=self.dilation,
             padding=self.padding,
             dilation=self.strides,
+            groups=self.groups,
             data_layout=image_layout.translate(rename),
             kernel_layout=by_layout.translate(str.maketrans("NC", "IO")),
             out_layout=out,
         )
-        sizes = dims_of(weight) or ()
-        axes = [d for d, letter in enumerate(self.kernel_layout) if letter in self.spatial]
-        return apply("strided_slice", full, axes, [0] * len(axes), [sizes[d] for d in axes])
+        return _cropped(full, self.kernel_layout, self.spatial, dims_of(weight) or ())
+
+    def _channels_first(self, image: Term, layout: str) -> Term:
+        """Rearrange (N, groups · C, …) as (C, groups · N, …)."""
+        order = [layout.index(letter) for letter in "NC" + self.spatial]
+        moved = image if order == sorted(order) else apply("permute_dims", image, axes=order)
+        sizes = dims_of(image) or ()
+        batch, channels, *outer = [sizes[d] for d in order]
+        parts = [batch, const(self.groups, "int64"), simplify(channels // self.groups), *outer]
+        split = apply("reshape", moved, ShapeExpr(tuple(parts)))
+        exchanged = apply("permute_dims", split, axes=[2, 1, 0, *range(3, len(parts))])
+        return apply("reshape", exchanged, ShapeExpr((parts[2], simplify(batch * self.groups), *outer)))
+
+
+def _cropped(term: Term, layout: str, spatial: str, sizes: Sequence[PrimExpr]) -> RelaxExpr:
+    """The first elements of the spatial dimensions of a tensor: as many as a tensor of `sizes` and this layout has."""
+    axes = [d for d, letter in enumerate(layout) if letter in spatial]
+    return apply("strided_slice", term, axes, [0] * len(axes), [sizes[d] for d in axes])
+
+
+def _as_dtype(grad: Term, data: Term) -> Term:
+    """The gradient with respect to a result of another dtype, in that of the data."""
+    dtype = tensor_info(data).dtype
+    return grad if tensor_info(grad).dtype == dtype else apply("astype", grad, dtype=dtype)
 
 
 class Convolution(AnyConvolution):
@@ -280,12 +303,16 @@ class Convolution(AnyConvolution):
         data, weight = operands
         if not self.differentiable(data, weight):
             return None
+        grad = _as_dtype(grad, data)
         sizes = dict(zip(self.data_layout, dims_of(data) or (), strict=True))
         kernel = dict(zip(self.kernel_layout, dims_of(weight) or (), strict=True))
-        left_over: list[Any] = []
+        left_over: list[int] = []
+        exact = True
         for j, axis in enumerate(self.spatial):
             span = (kernel[axis] - 1) * self.dilation[j] + 1
-            left_over.append(simplify((sizes[axis] + sum(self.pads[j]) - span) % self.strides[j]))
+            rest = simplify((sizes[axis] + sum(self.pads[j]) - span) % self.strides[j])
+            exact = exact and isinstance(rest, IntImm)
+            left_over.append(rest.value if isinstance(rest, IntImm) else self.strides[j] - 1)
         by_data = apply(
             f"nn.conv{len(self.spatial)}d_transpose",
             grad,
@@ -294,10 +321,13 @@ class Convolution(AnyConvolution):
             padding=self.padding,
             output_padding=left_over,
             dilation=self.dilation,
+            groups=self.groups,
             data_layout=self.result_letters,
             kernel_layout=self.kernel_layout.translate(str.maketrans("IO", "OI")),
             out_layout=self.data_layout,
         )
+        if not exact:  # as large as it may be: the elements behind its size were not read
+            by_data = _cropped(by_data, self.data_layout, self.spatial, dims_of(data) or ())
         by_weight = self.weight_gradient(data, self.data_layout, grad, self.result_letters, ("I", "O"), weight)
         return by_data, by_weight
 
@@ -363,9 +393,9 @@ class TransposedConvolution(AnyConvolution):
         if self.is_packed:
             return self.plain_gradient(operands, result, grad)
         data, weight = operands
-        within = zip(self.output_padding, self.strides, strict=True)
-        if not self.differentiable(data, weight) or any(more >= stride for more, stride in within):
+        if not self.differentiable(data, weight):
             return None
+        grad = _as_dtype(grad, data)
         by_data = apply(
             f"nn.conv{len(self.spatial)}d",
             grad,
@@ -373,10 +403,13 @@ class TransposedConvolution(AnyConvolution):
             strides=self.strides,
             padding=self.padding,
             dilation=self.dilation,
+            groups=self.groups,
             data_layout=self.result_letters,
             kernel_layout=self.kernel_layout.translate(str.maketrans("IO", "OI")),
             out_layout=self.data_layout,
         )
+        if any(more >= stride for more, stride in zip(self.output_padding, self.strides, strict=True)):
+            by_data = _cropped(by_data, self.data_layout, self.spatial, dims_of(data) or ())
         by_weight = self.weight_gradient(grad, self.result_letters, data, self.data_layout, ("O", "I"), weight)
         return by_data, by_weight
 

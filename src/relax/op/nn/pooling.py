@@ -10,14 +10,14 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ... import topi
-from ...expr import ShapeExpr, const
+from ...expr import ShapeExpr, TupleGetItem, const
 from ...ir import DataType, StructInfo
 from ...prim import IntImm
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..base import Gradients, Term
 from ..dims import tensor
 from ..facts import Axes, MixedPrecision, Permuted
-from ..gradients import apply, number_of, tensor_info
+from ..gradients import apply, dims_of, is_float, masked, number_of, tensor_info
 from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from .activation import wide
@@ -232,6 +232,18 @@ class MaxPoolWithIndices(Pool):
 
         indices = self.fold_windows(numbers, first, np.int64)
         return [flat[indices], indices]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (data,) = operands
+        dims = dims_of(data)
+        if not is_float(data) or dims is None:
+            return None if dims is None else (None,)
+        flat = apply("flatten", data)
+        indices = apply("flatten", TupleGetItem(result, 1))
+        values = apply("flatten", TupleGetItem(grad, 0))
+        inside = apply("greater_equal", indices, apply("zeros_like", indices))  # -1 stands for a window of padding
+        added = apply("scatter_elements", apply("zeros_like", flat), indices, masked(values, inside), reduction="add")
+        return (apply("reshape", added, ShapeExpr(tuple(dims))),)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         return None  # the indices depend on the order of dimensions

@@ -11,12 +11,14 @@ from ... import topi
 from ...info.text import prim_text
 from ...prim import PrimExpr, const
 from ...struct_info import TensorStructInfo
+from ..base import Gradients, Term
 from ..dims import require_same_dim, require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision
-from ..operands import FLOATS
+from ..operands import FLOATS, is_absent
 from ..operator import Array, Operator, operator
 from .activation import wide
+from .attention_gradient import attention_gradient
 
 CausalMask = Literal["TopLeft", "BottomRight"]
 
@@ -75,6 +77,12 @@ class AnyAttention(Operator):
         total = weights.sum(-1, keepdims=True)
         out = np.matmul(weights, v) / np.where(total == 0, 1, total)
         return out.transpose(0, 2, 1, 3).astype(query.dtype)
+
+    def by_matrices(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        """Gradients of query, key, value and bias, by matrix products."""
+        present = [operand for operand in operands if not is_absent(operand)]
+        gradients = attention_gradient(present, result, grad, self.scale, self.causal_mask, self.window_size)
+        return None if gradients is None else (*gradients, *[None] * (len(operands) - len(present)))
 
     def visible(self, m: int, n: int) -> Array:
         """Causal mask (m queries, n keys): True where the query sees the key."""
@@ -145,6 +153,9 @@ class Attention(AnyAttention):
     def reference(self, query: Array, key: Array, value: Array, bias: Array | None = None) -> Array:
         return self.attend(query, key, value, bias, self.visible(query.shape[1], key.shape[1]))
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return self.by_matrices(operands, result, grad)
+
 
 @operator("relax.nn.attention_bias")
 class AttentionBias(AnyAttention):
@@ -161,6 +172,9 @@ class AttentionBias(AnyAttention):
 
     def reference(self, query: Array, key: Array, value: Array, bias: Array) -> Array:
         return self.attend(query, key, value, bias, self.visible(query.shape[1], key.shape[1]))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return self.by_matrices(operands, result, grad)
 
 
 @operator("relax.nn.attention_var_len")

@@ -61,6 +61,7 @@ from relax.op._signatures import (
     einsum as einsum,
     equal as equal,
     erf as erf,
+    erfc as erfc,
     ewise_fma as ewise_fma,
     exp as exp,
     expand_dims as expand_dims,
