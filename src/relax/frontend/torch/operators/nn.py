@@ -11,6 +11,7 @@ from ....ir import RelaxExpr
 from ....prim import IntImm, PrimExpr, simplify
 from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import converter, register
+from .statistics import batch_norm_in_training, statistics
 
 Numbers = Any
 """A number for each spatial dimension, or one for all."""
@@ -245,7 +246,9 @@ def layer_norm(
     gamma = _weights(g, weight, normalized_shape, 1, dtype)
     beta = _weights(g, bias, normalized_shape, 0, dtype)
     result = op.nn.layer_norm(x, gamma, beta, axes, float(eps), center=bias is not None, scale=weight is not None)
-    return [result, None, None] if isinstance(g.value, (list, tuple)) else result
+    if not isinstance(g.value, (list, tuple)):
+        return result
+    return [result, *statistics(g, x, list(range(g.ndim(x) - len(normalized_shape), g.ndim(x))), eps)]
 
 
 @converter("aten.rms_norm.default")
@@ -279,7 +282,9 @@ def native_group_norm(
     for name, number, size in (("N", n, g.dims(x)[0]), ("C", c, _channels(g, x)), ("HxW", hw, elements)):
         if g.is_true(as_dim(number).equal(size)) is False:
             raise g.error(f"{name} is {number}, the size of the input {size}", hint="pass the sizes of the input")
-    return [_grouped(g, x, group, weight, bias, eps), None, None]
+    channels = [g.dims(x)[0], as_dim(group), product([_channels(g, x), elements]) // as_dim(group)]
+    result = g.emit(_grouped(g, x, group, weight, bias, eps))
+    return [result, *statistics(g, x, [2], eps, channels)]
 
 
 def _channels(g: Emitter, x: RelaxExpr) -> PrimExpr:
@@ -312,6 +317,8 @@ def batch_norm(
     g: Emitter, x: RelaxExpr, weight: Any, bias: Any, running_mean: Any, running_var: Any, *options: Any
 ) -> Any:
     """(input, weight, bias, mean, var, [training,] momentum, eps, …)."""
+    if options and options[0] is True and isinstance(g.value, (list, tuple)):
+        return batch_norm_in_training(g, x, weight, bias, running_mean, running_var, *options[1:])
     if options and options[0] is True:
         g.unsupported("a batch norm in the mode train", "call eval() before torch.export.export")
     eps = options[2] if options and options[0] is False else options[1]

@@ -1,0 +1,143 @@
+"""relax_backend: compiler of the graphs that torch.compile captures, forward and backward.
+
+AOTAutograd of torch makes graphs of ATen operators without effects, and splits training steps into a forward and a
+backward graph. Operators with a converter are kept whole, others are taken apart by torch. Of each graph, what relax
+imports is compiled in pieces; eager torch runs the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from ....ir import Diagnostic, DiagnosticError, IRModule
+from .. import registry
+from .options import BackendOptions, read_options
+from .piece import CompiledPiece, NotImported, import_piece
+from .pieces import reason_against, split
+from .warning import warn_of
+
+NAME = "relax"
+
+
+def relax_backend(
+    graph_module: Any,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph of torch.compile: ``torch.compile(module, backend=relax_backend)``, or ``backend="relax"``.
+
+    Parameters
+    ----------
+    graph_module, example_inputs
+        The graph and its inputs, tensors without data, as torch passes them.
+    mode
+        A mode of torch.compile; all build in full.
+    options
+        ``tier`` and ``target`` of `relax.build`; ``fallback``, False to raise an error instead of running something in
+        eager torch.
+
+    Returns
+    -------
+    Callable
+        A function of the inputs of the graph.
+
+    Raises
+    ------
+    ValueError
+        If a mode or an option is not known.
+    DiagnosticError
+        If the option ``fallback`` is False, and an operator is not supported.
+    """
+    chosen = read_options(mode, options)
+    aot: Any = importlib.import_module("torch._dynamo.backends.common").aot_autograd
+    partitioners: Any = importlib.import_module("torch._functorch.partitioners")
+    compiler = _compiler(chosen)
+    return aot(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=_decompositions(),
+        partition_fn=partitioners.min_cut_rematerialization_partition,
+    )(graph_module, example_inputs)
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Torch's decompositions of the operators that have no converter."""
+    table: dict[Any, Any] = importlib.import_module("torch._decomp").core_aten_decompositions()
+    return {target: function for target, function in table.items() if registry.find(str(target)) is None}
+
+
+def _compiler(options: BackendOptions) -> Callable[[Any, Sequence[Any]], Any]:
+    def compile_graph(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
+        boxed: Any = importlib.import_module("torch._functorch.aot_autograd").make_boxed_func
+        return boxed(compiled_graph(graph_module, options))
+
+    return compile_graph
+
+
+def compiled_graph(graph_module: Any, options: BackendOptions) -> Any:
+    """Return a graph module that computes what a graph of ATen operators without effects does."""
+    for node in graph_module.graph.nodes:
+        if node.op == "get_attr" and "val" not in node.meta:
+            held: Any = getattr(graph_module, node.target, None)
+            node.meta["val"] = held if hasattr(held, "dtype") else None
+    refused: dict[Any, str] = {}
+    imported: dict[Any, tuple[IRModule, list[int]]] = {}
+    while True:  # each round refuses nodes that the importer has found to be out of its reach
+        pieces, outer = split(graph_module, refused)
+        failures = len(refused)
+        for piece in pieces:
+            key = tuple(node.name for node in piece.original.values()), tuple(node.name for node in piece.outputs)
+            if key in imported:
+                continue
+            try:
+                imported[key] = import_piece(piece, graph_module)
+            except NotImported as error:
+                node = piece.original.get(error.node)
+                while node is not None and node.target is operator.getitem:
+                    node = node.args[0]
+                culprits = [node] if node is not None and node.op == "call_function" else list(piece.original.values())
+                refused.update(dict.fromkeys(culprits, str(error)))
+        if len(refused) == failures:
+            break
+    reasons = {node: reason for node in graph_module.graph.nodes if (reason := reason_against(node))} | refused
+    if reasons and not options.fallback:
+        lines = [f"{node.target}: {reason}" for node, reason in reasons.items()]
+        raise DiagnosticError(
+            Diagnostic("E6001", "with the option fallback=False, relax cannot compile " + "; ".join(lines))
+        )
+    warn_of(reasons)
+    root: dict[str, Any] = {}
+    torch: Any = sys.modules["torch"]
+    for index, piece in enumerate(pieces):
+        key = tuple(node.name for node in piece.original.values()), tuple(node.name for node in piece.outputs)
+        program, taken = imported[key]
+        root[f"piece{index}"] = CompiledPiece(f"piece{index}", piece, graph_module, program, taken, options)
+    return _assembled(torch, graph_module, outer, root)
+
+
+def _assembled(torch: Any, graph_module: Any, outer: Any, pieces: Mapping[str, Any]) -> Any:
+    """Return a graph module of the outer graph, which calls pieces by their names."""
+    for node in outer.nodes:
+        if node.op == "call_module":
+            node.op, node.target = "call_function", pieces[node.target]
+    return torch.fx.GraphModule(graph_module, outer)
+
+
+def register() -> None:
+    """Make ``torch.compile(..., backend="relax")`` known to torch, if that is loaded and no entry point says it.
+
+    An installed package has the entry point; a source tree on the path has not.
+    """
+    if "torch" not in sys.modules or entry_points(group="torch_dynamo_backends", name=NAME):
+        return
+    backends: Any = importlib.import_module("torch._dynamo")
+    if NAME not in backends.list_backends():
+        backends.register_backend(relax_backend, name=NAME)

@@ -1,0 +1,202 @@
+"""CompiledPiece: a piece of a graph, imported, built at its first call, and called with tensors of torch."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from .... import op
+from ....expr import Tuple
+from ....ir import DiagnosticError, IRModule, structural_equal, structural_hash
+from ....runtime.devices import cpu
+from ....runtime.threads import num_threads, set_num_threads
+from ....runtime.vm import VirtualMachine
+from ....transform import ConvertToDataflow
+from ....vm.driver import build
+from ...unexpected import summary
+from ..reader import GraphReader
+from .layout import inverse, memory_order
+from .options import BackendOptions
+from .pieces import Piece
+from .warning import warn
+
+
+class NotImported(Exception):
+    """A node of a piece is not supported; `node` is that of the piece's graph."""
+
+    def __init__(self, node: Any, message: str) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+def import_piece(piece: Piece, owner: Any) -> tuple[IRModule, list[int]]:
+    """Return the program of a piece, and the positions of the inputs that it takes.
+
+    An input or an output that lies dense in another order is one of the permuted dimensions (`memory_order`). Raises
+    NotImported for a node that the importer refuses.
+    """
+    placeholders = [node for node in piece.graph.nodes if node.op == "placeholder"]
+    reader = GraphReader(_nonnegative(piece.graph))
+    emitter = reader.emitter
+    try:
+        for node in placeholders:
+            reader.declare(node.meta.get("val"))
+        orders = [_input_order(node.meta.get("val")) for node in placeholders]
+        pairs = list(zip(placeholders, orders, strict=True))
+        taken = [index for index, (node, order) in enumerate(pairs) if reader.read_input(node, order or None)]
+        with emitter.builder.function("main", reader.inputs, {"num_input": len(reader.inputs)}):
+            for node, order in pairs:
+                if order:
+                    with emitter.at(node, 0):
+                        value = op.permute_dims(reader.names[node.name], inverse(order))
+                        reader.names[node.name] = emitter.emit(value)
+            results = reader.read_nodes(_Graph(owner, piece.graph), reader.names)
+            values = [emitter.tensor(result) for result in results]
+            for index, node in enumerate(piece.outputs):
+                order = memory_order(node.meta["val"])
+                if order is not None:
+                    values[index] = emitter.emit(op.permute_dims(values[index], order))
+            emitter.builder.emit_func_output(emitter.builder.emit(Tuple(values)))
+        return ConvertToDataflow()(emitter.builder.get()), taken
+    except DiagnosticError as error:
+        node = reader.node
+        raise NotImported(node, error.diagnostics[0].message) from error
+
+
+class _Graph:
+    """A graph, and where its attributes are."""
+
+    def __init__(self, owner: Any, graph: Any) -> None:
+        self._owner, self.graph = owner, graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._owner, name)
+
+
+def _nonnegative(graph: Any) -> frozenset[str]:
+    """Names of the symbols of sizes of which torch knows that they are at least 0."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        for number in getattr(value, "shape", (value,)):
+            if hasattr(number, "node"):
+                ranges = number.node.shape_env.var_to_range.items()
+                return frozenset(str(symbol) for symbol, limits in ranges if limits.lower >= 0)
+    return frozenset()
+
+
+class Built:
+    """A program, and its entry point once it is built; pieces that compute the same share one."""
+
+    def __init__(self, program: IRModule) -> None:
+        self.program, self.lock = program, threading.RLock()
+        self.run: Callable[..., Any] | None = None
+
+
+_BUILT: WeakValueDictionary[tuple[int, str, str], Built] = WeakValueDictionary()
+_BUILT_LOCK = threading.Lock()
+
+
+def shared(program: IRModule, options: BackendOptions) -> Built:
+    """Return the program as other pieces have it, which threads and graph breaks make of the same code."""
+    key = structural_hash(program, map_free_vars=True), str(options.target), options.tier
+    with _BUILT_LOCK:
+        known = _BUILT.get(key)
+        if known is None or not structural_equal(known.program, program, map_free_vars=True):
+            known = _BUILT[key] = Built(program)
+        return known
+
+
+class CompiledPiece:
+    """A piece that is built at its first call; if that fails, eager torch runs it, with a warning."""
+
+    def __init__(
+        self, name: str, piece: Piece, owner: Any, program: IRModule, taken: Sequence[int], options: BackendOptions
+    ) -> None:
+        self.__name__ = name
+        self.piece, self.owner, self.options, self.built = piece, owner, options, shared(program, options)
+        torch: Any = sys.modules["torch"]
+        self.torch, self.from_dlpack, self.get_num_threads = torch, torch.from_dlpack, torch.get_num_threads
+        self.profiler_enabled = torch._C._autograd._profiler_enabled
+        calls = [node for node in piece.graph.nodes if node.op == "call_function"]
+        targets = dict.fromkeys(str(node.target).removeprefix("aten.") for node in calls)
+        self.title = f"relax: {', '.join(list(targets)[:4])}{', ...' if len(targets) > 4 else ''}"
+        examples = [piece.inputs[index].meta["val"] for index in taken]
+        self.taken = list(zip(taken, map(_input_order, examples), strict=True))
+        orders = [memory_order(node.meta["val"]) for node in piece.outputs]
+        self.orders = [None if order is None else inverse(order) for order in orders]
+        self.run: Callable[..., Any] | None = None
+        self.eager: Any = None
+
+    def build(self) -> None:
+        """Build the program, or make the graph module that torch runs instead."""
+        with self.built.lock:
+            if self.built.run is None and self.eager is None:
+                try:
+                    program = build(self.built.program, self.options.target, tier=self.options.tier)
+                    self.built.run = VirtualMachine(program, cpu())["main"]
+                except Exception as error:
+                    if not self.options.fallback:
+                        raise
+                    calls = [node for node in self.piece.graph.nodes if node.op == "call_function"]
+                    names = ", ".join(dict.fromkeys(str(node.target) for node in calls[:5]))
+                    warn(f"a piece runs in eager torch, for its build failed: {summary(error)} ({names}, ...)")
+                    self.eager = self.torch.fx.GraphModule(self.owner, self.piece.graph)
+            self.run = self.built.run
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        """Results of the piece, as tensors that share no memory with inputs."""
+        run = self.run
+        if run is None:
+            if self.eager is None:
+                self.build()
+                return self(*inputs)
+            return self.eager(*inputs)
+        if self.profiler_enabled():
+            with self.torch.profiler.record_function(self.title):
+                return self._run(run, inputs)
+        return self._run(run, inputs)
+
+    def _run(self, run: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Any]:
+        threads = self.get_num_threads()
+        if threads != num_threads():
+            set_num_threads(threads)
+        passed: list[Any] = []
+        taken: set[int] = set()
+        for index, order in self.taken:
+            item = inputs[index]
+            if order != []:
+                item = item.detach() if item.requires_grad else item
+                item = item if order is None else item.permute(order)
+                item = item if item.is_contiguous() else item.contiguous()
+                if item.is_neg() or item.is_conj():
+                    item = item.resolve_neg().resolve_conj()
+                taken.add(item.untyped_storage().data_ptr())
+            passed.append(item)
+        results: list[Any] = []
+        for result, order in zip(run(*passed), self.orders, strict=True):
+            tensor = self.from_dlpack(result)
+            storage = tensor.untyped_storage().data_ptr()
+            if storage in taken or _inside(tensor, passed):
+                tensor = tensor.clone()
+            taken.add(storage)
+            results.append(tensor if order is None else tensor.permute(order))
+        return results
+
+
+def _input_order(example: Any) -> list[int] | None:
+    """Return the order of an input in memory; an empty one for a number."""
+    return memory_order(example) if hasattr(example, "shape") else []
+
+
+def _inside(tensor: Any, inputs: Sequence[Any]) -> bool:
+    """True if a result lies in the memory of an input."""
+    address = tensor.data_ptr()
+    for item in inputs:
+        if hasattr(item, "untyped_storage"):
+            storage = item.untyped_storage()
+            if 0 <= address - storage.data_ptr() < storage.nbytes():
+                return True
+    return False
