@@ -197,3 +197,13 @@ def test_lengths_signs_and_limits_beside_nan(agrees, dtype):
 
 def test_lengths_of_great_numbers(agrees):
     agrees(torch.hypot, torch.tensor([3e38, 1e-30, 0.0]), torch.tensor([1e38, 1e-30, 0.0]))
+
+
+def test_rows_without_keys_have_a_softmax_of_zeros(agrees):
+    x = torch.full((3, 4), float("-inf"))
+    x[0] = 1
+    agrees(
+        lambda x: (torch.ops.aten._safe_softmax(x, -1), torch.ops.aten._safe_softmax(x, 0)),
+        x, dynamic=[(0,)], others=((x[:1],), (x[1:],), (x[:0],)),
+    )  # fmt: skip
+    agrees(lambda x: torch.ops.aten._safe_softmax(x, 0), torch.tensor(float("-inf")))

@@ -16,19 +16,51 @@ from ..registry import converter
 @converter("aten.histc")
 def histc(g: Emitter, x: RelaxExpr, bins: int = 100, min: Any = 0, max: Any = 0) -> RelaxExpr:
     """The number of elements in each of the bins of equal width; those outside, and NaN, do not count."""
-    if min == max:
-        g.unsupported("histc without limits", "pass min and max: torch.histc(x, bins, min, max)")
-    if not -math.inf < min < max < math.inf or bins < 1:
-        raise g.error(f"{bins} bins from {min} to {max}", hint="pass finite limits, the lower one first")
     dtype = g.out_dtype
     data = g.reshape(x, [simplify(_count(g, x))])
-    low, high, width = g.const(min, dtype), g.const(max, dtype), g.const(max - min, dtype)
+    if min == max:
+        if bins < 1:
+            raise g.error(f"{bins} bins", hint="pass at least one")
+        low, high, width = _limits(g, data)
+        # NaN and infinite limits are an error when the program runs: a negative size.
+        count = g.emit(op.where(op.isfinite(width), g.const(bins, "int64"), g.const(-1, "int64")))
+        size = g.read_integer(count, True)
+        return g.cast_shape(_counted(g, data, bins, low, high, width, size), [as_dim(bins)])
+    if not -math.inf < min < max < math.inf or bins < 1:
+        raise g.error(f"{bins} bins from {min} to {max}", hint="pass finite limits, the lower one first")
+    return _counted(g, data, bins, g.const(min, dtype), g.const(max, dtype), g.const(max - min, dtype), bins)
+
+
+def _limits(g: Emitter, data: RelaxExpr) -> tuple[RelaxExpr, RelaxExpr, RelaxExpr]:
+    """Return the least and greatest element of a vector and their distance; 1 below and above them if they are equal.
+
+    Of no elements they are -1 and 1.
+    """
+    dtype = g.out_dtype
+    least, greatest = g.emit(op.min(data)), g.emit(op.max(data))
+    some = PrimValue(simplify(g.dims(data)[0]))
+    is_empty = g.emit(op.equal(op.full(ShapeExpr([]), some, "int64"), g.const(0, "int64")))
+    zero = g.const(0, dtype)
+    low, high = (g.emit(op.where(is_empty, zero, limit)) for limit in (least, greatest))
+    shift = g.emit(op.astype(op.equal(low, high), dtype))
+    low, high = g.emit(op.subtract(low, shift)), g.emit(op.add(high, shift))
+    return low, high, g.emit(op.subtract(high, low))
+
+
+def _counted(
+    g: Emitter, data: RelaxExpr, bins: int, low: RelaxExpr, high: RelaxExpr, width: RelaxExpr, size: Dim
+) -> RelaxExpr:
+    """Return the number of elements of a vector in each bin, as a vector of `size`, which is the number of bins."""
+    dtype = g.out_dtype
     within = g.emit(op.logical_and(op.greater_equal(data, low), op.less_equal(data, high)))
     inner = g.emit(op.where(within, data, low))
     position = op.divide(op.multiply(op.subtract(inner, low), g.const(bins, dtype)), width)
     bounded = op.minimum(op.astype(op.floor(position), "int64"), g.const(bins - 1, "int64"))
     return op.index_put(
-        op.zeros(ShapeExpr([bins]), dtype), Tuple([g.emit(bounded)]), g.emit(op.astype(within, dtype)), accumulate=True
+        op.zeros(ShapeExpr([as_dim(size)]), dtype),
+        Tuple([g.emit(bounded)]),
+        g.emit(op.astype(within, dtype)),
+        accumulate=True,
     )
 
 

@@ -90,7 +90,7 @@ def fill(g: Emitter, x: RelaxExpr, value: Any) -> RelaxExpr:
     return _filled(g, g.dims(x), value)
 
 
-@converter("aten.scalar_tensor")
+@converter("aten.scalar_tensor", "prims.scalar_tensor")
 def scalar_tensor(g: Emitter, s: Any, **options: Any) -> RelaxExpr:
     return g.tensor(s, g.out_dtype)
 

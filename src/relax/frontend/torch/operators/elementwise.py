@@ -267,6 +267,7 @@ for _name, _unary in {
     "acosh": op.acosh,
     "atanh": op.atanh,
     "erf": op.erf,
+    "erfc": op.erfc,
     "sigmoid": op.sigmoid,
     "floor": op.floor,
     "ceil": op.ceil,
@@ -287,6 +288,25 @@ for _name, _unary in {"isnan": op.isnan, "isinf": op.isinf, "isfinite": op.isfin
 @converter("aten.round.default")
 def round_(g: Emitter, x: RelaxExpr) -> RelaxExpr:
     return op.round(x)
+
+
+@converter("aten.round.decimals")
+def round_decimals(g: Emitter, x: RelaxExpr, *, decimals: int) -> RelaxExpr:
+    """Round to decimals, or to tens if they are negative: like torch, by a product or quotient of a power of ten."""
+    if not g.dtype(x).is_float:
+        g.unsupported("round of integers to decimals", "convert the tensor to floats")
+    dtype = "float64" if g.out_dtype == "float64" else "float32"
+    data, scale = g.cast(x, dtype), g.const(10.0 ** abs(decimals), dtype)
+    before, after = (op.multiply, op.divide) if decimals >= 0 else (op.divide, op.multiply)
+    return g.cast(g.emit(after(op.round(before(data, scale)), scale)), g.out_dtype)
+
+
+@converter("aten.signbit")
+def signbit(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+    """True for negative numbers, -0 among them; False for NaN of either sign."""
+    if g.dtype(x).is_bool:
+        return op.zeros_like(x)
+    return _is_negative(g, x) if g.dtype(x).is_float else op.less(x, g.const(0, str(g.dtype(x))))
 
 
 @converter("aten.atan2.default")
@@ -483,7 +503,18 @@ def glu(g: Emitter, x: RelaxExpr, dim: int = -1) -> RelaxExpr:
     return op.multiply(value, op.sigmoid(gate))
 
 
-@converter("aten.softmax", "aten._softmax", "aten._safe_softmax")
+@converter("aten._safe_softmax")
+def safe_softmax(g: Emitter, x: RelaxExpr, dim: int, dtype: Any = None) -> RelaxExpr:
+    """Softmax of which rows of -inf are 0: in attention, queries without keys."""
+    result = g.emit(softmax(g, x, dim, dtype))
+    keys = g.emit(op.not_equal(x, g.const(float("-inf"), str(g.dtype(x)))))
+    if g.ndim(x):
+        count = op.sum(g.cast(keys, "int64"), axis=[g.axis(dim, g.ndim(x))], keepdims=True)
+        keys = g.emit(op.not_equal(count, g.const(0, "int64")))
+    return op.where(keys, result, g.const(0, g.out_dtype))
+
+
+@converter("aten.softmax", "aten._softmax")
 def softmax(g: Emitter, x: RelaxExpr, dim: int, dtype: Any = None) -> RelaxExpr:
     return _along(g, op.nn.softmax, x, dim)
 

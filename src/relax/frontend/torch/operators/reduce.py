@@ -154,6 +154,11 @@ def vector_norm(
     return op.power(total, g.const(1 / order, g.out_dtype))
 
 
+@converter("aten.dist")
+def dist(g: Emitter, a: RelaxExpr, b: RelaxExpr, p: Any = 2) -> RelaxExpr:
+    return vector_norm(g, g.emit(op.subtract(g.tensor(a, g.out_dtype), g.tensor(b, g.out_dtype))), p)
+
+
 @converter("aten.logsumexp")
 def logsumexp(g: Emitter, x: RelaxExpr, dim: Axes, keepdim: bool = False) -> RelaxExpr:
     x = g.tensor(x, g.out_dtype)
