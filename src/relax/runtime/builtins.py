@@ -64,10 +64,12 @@ import tvm_ffi
 
 from . import classes as classes  # registers its builtins
 from . import debugging as debugging  # registers its builtins
+from . import fourier as fourier  # registers its builtins
 from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
 from . import kv_cache as kv_cache  # registers its builtins
 from . import kv_state as kv_state  # registers its builtins
+from . import linear_algebra as linear_algebra  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins
 from . import operators as operators  # registers its builtins

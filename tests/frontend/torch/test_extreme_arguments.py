@@ -13,9 +13,17 @@ from relax.frontend.torch import registry
 
 OVERLOADS = {
     "aten.bool", "aten.cudnn_batch_norm", "aten.detach_", "aten.float", "aten.half", "aten.sym_numel",
-    "aten._adaptive_avg_pool1d", "aten._upsample_linear1d_aa", "aten._upsample_trilinear3d_aa",
+    "aten._adaptive_avg_pool1d", "aten._upsample_linear1d_aa", "aten._upsample_trilinear3d_aa", "aten._unique",
 }  # fmt: skip
 """Names without an overload that a program on CPUs can hold."""
+
+OTHERS = {
+    "aten.stft.default",  # complex
+    "aten._linalg_check_errors",  # an effect
+    "aten.linalg_pinv.rcond_tensor", "aten.linalg_matrix_rank.tol_tensor",  # refused
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward",  # of sums of exponents: tests/frontend/torch/compile
+}  # fmt: skip
+"""Names whose nodes cannot be compared by themselves."""
 
 GRAPHS = {"cond", "while_loop", "transformers.grouped_mm_fallback"}
 """Operators that hold graphs, or are not torch's own."""
@@ -52,4 +60,4 @@ def test_the_nodes_of_the_table_are_imported(name):
 
 def test_every_converted_operator_is_in_the_table():
     covered = {key for name in extreme_arguments.cases() for key in (name, name.rpartition(".")[0])}
-    assert registry._CONVERTERS.keys() - covered == OVERLOADS | GRAPHS
+    assert registry._CONVERTERS.keys() - covered == OVERLOADS | OTHERS | GRAPHS

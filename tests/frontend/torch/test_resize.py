@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from relax.frontend.torch import from_exported_program
+from relax.ir import DiagnosticError
+
 torch = pytest.importorskip("torch")
+from torch_programs import exported  # noqa: E402
+
 F = torch.nn.functional
 
 X = torch.randn(2, 3, 6, 8)
@@ -68,3 +73,9 @@ def test_sampling_along_an_affine_grid(agrees):
         return F.grid_sample(x, F.affine_grid(theta, [2, 3, 4, 5], align_corners=False), align_corners=False)
 
     agrees(turned, X, torch.randn(2, 2, 3) / 2, tolerance=1e-4)
+
+
+def test_antialias_with_align_corners_is_refused():
+    with pytest.raises(DiagnosticError, match="antialias with align_corners is not supported"):
+        from_exported_program(exported(
+            lambda x: F.interpolate(x, (3, 3), mode="bilinear", antialias=True, align_corners=True), [torch.ones(1, 1, 5, 5)]))  # fmt: skip

@@ -83,12 +83,3 @@ def test_outputs_that_are_none_are_left_out():
     with torch.no_grad():
         close(y, attention(x, x, x)[0], 5e-6)
     assert seven.numpy() == 7
-
-
-def test_complex_tensors_are_refused():
-    with pytest.raises(relax.DiagnosticError) as raised:
-        from_exported_program(exported(lambda x: torch.fft.rfft(x).abs(), [torch.ones(4)]))
-    text = str(raised.value)
-    assert "error[E6001]: tensors of complex numbers are not supported" in text
-    assert "--> program: fft_rfft:1:1" in text
-    assert "help: keep real and imaginary parts as tensors of real numbers" in text

@@ -63,3 +63,23 @@ def check(module, *inputs, dynamic=None, others=(), tolerance=2e-6):
         for a, b in zip(found, expected, strict=True):
             close(a, b, tolerance)
     return mod
+
+
+def parts(value):
+    """Complex tensors as a program takes and returns them: with a trailing axis of 2."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(parts, value))
+    return torch.view_as_real(value.resolve_conj()).contiguous() if value.is_complex() else value
+
+
+def same_numbers(module, *inputs, dynamic=None, others=(), tolerance=2e-6):
+    """Check that a function of complex tensors computes what torch does, in the machine and the interpreter."""
+    mod = from_exported_program(exported(module, inputs, dynamic))
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
+    for values in (inputs, *others):
+        expected = parts(flat(module(*values)))
+        for found in (vm["main"](*parts(values)), relax.interpret(mod, "main", *parts(values))):
+            assert len(found) == len(expected)
+            for a, b in zip(found, expected, strict=True):
+                close(a, b, tolerance)
+    return mod

@@ -1,4 +1,4 @@
-"""Programs of torch: `from_exported_program`, `from_fx`, `relax_dynamo`, and `converter` for operators of one's own.
+"""Programs of torch: `from_exported_program`, `from_fx`, `relax_backend`, and `converter` for operators of one's own.
 
 The package ``torch`` is needed to export a module, and is not imported here.
 """
@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from ...ir.tvm_names import answer_missing
 from . import operators as operators  # which registers the converters
+from .compile import BackendOptions, FallbackWarning, register, relax_backend
 from .emitter import Emitter
 from .fx import from_fx, relax_dynamo
 from .importer import from_exported_program
 from .registry import converter
+from .training import Training, trainable
 
-__all__ = ["Emitter", "converter", "from_exported_program", "from_fx", "relax_dynamo"]
+__all__ = [
+    "BackendOptions", "Emitter", "FallbackWarning", "Training", "converter", "from_exported_program", "from_fx",
+    "relax_backend", "relax_dynamo", "trainable",
+]  # fmt: skip
+
+register()
 
 answer_missing(__name__)

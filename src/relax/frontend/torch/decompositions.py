@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ...ir import Diagnostic, DiagnosticError
 from ..unexpected import summary
-from . import registry
+from . import pairs
 from .emitter import node_span, node_title, origin
 
 IGNORED = (
@@ -38,15 +38,12 @@ _REJECTED_AT = re.compile(r"While executing %(\w+)")
 def supported(program: Any) -> Any:
     """Return the program without effects, in operators that have converters.
 
-    Raises DiagnosticError for operators without one, for complex numbers, and for nodes that torch rejects.
+    Raises DiagnosticError for operators without one, and for nodes that torch rejects.
     """
     broken = [_broken(*place) for place in crashing(program.graph_module)]
     if broken:
         raise DiagnosticError(broken)
     program = _decomposed(program, {})
-    complex_nodes = [node for node in nodes_of(program.graph_module) if _is_complex(node.meta.get("val"))]
-    if complex_nodes:
-        raise DiagnosticError(_complex(complex_nodes))
     table = sys.modules["torch"].export.default_decompositions()
     for _ in range(4):  # what an operator is made of may be without converter, too
         missing = {node.target for node in _missing(program.graph_module)}
@@ -129,32 +126,25 @@ def _importable(node: Any) -> bool:
         node.target is operator.getitem
         or is_scalar(node.meta.get("val"))
         or name.rpartition(".")[0] in IGNORED
-        or registry.find(name) is not None
+        or pairs.find(node) is not None
     )
 
 
 def unsupported(target: str, nodes: Sequence[Any]) -> Diagnostic:
     """Return the diagnostic of an operator without a converter."""
+    if any(map(pairs.is_complex, nodes)):
+        hint = "compute it of the real and the imaginary part: x.real, x.imag, torch.complex"
+        return _refused(f"the operator {target} is not supported for complex tensors", nodes, hint)
     hint = f"register a converter: relax.frontend.torch.converter({target!r})"
     if target.partition(".")[2].partition(".")[0].endswith("_backward"):
         hint = "export what computes the result alone: gradients are not imported"
     return _refused(f"the operator {target} is not supported", nodes, hint)
 
 
-def _complex(nodes: Sequence[Any]) -> Diagnostic:
-    hint = "keep real and imaginary parts as tensors of real numbers, such as the last axis of one"
-    return _refused("tensors of complex numbers are not supported", nodes, hint)
-
-
 def _refused(message: str, nodes: Sequence[Any], hint: str) -> Diagnostic:
     names = ", ".join(node.name for node in nodes[:5])
     more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
     return Diagnostic("E6001", message, node_span("program", 0, nodes[0]), "", (f"nodes: {names}{more}",), hint)
-
-
-def _is_complex(value: Any) -> bool:
-    values = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else [value]
-    return any(getattr(getattr(item, "dtype", None), "is_complex", False) for item in values)
 
 
 def is_scalar(value: Any) -> bool:

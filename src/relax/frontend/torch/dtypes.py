@@ -9,6 +9,8 @@ from typing import Any
 from ...ir import DataType
 from ...runtime.records import dataclass
 
+_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -20,8 +22,9 @@ class Operand:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype of torch."""
-    return str(dtype).removeprefix("torch.")
+    """The name of a dtype of torch; of complex numbers that of their real and imaginary parts."""
+    name = str(dtype).removeprefix("torch.")
+    return _PARTS.get(name, name)
 
 
 def promoted_dtype(operands: Sequence[Operand]) -> str:

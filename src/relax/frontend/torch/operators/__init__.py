@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from . import (
+    backward,
     bags,
+    complex,
+    complex_functions,
     control,
     creation,
     elementwise,
     encoder,
+    fft,
     indexing,
     linear,
+    linear_algebra,
     nn,
+    order,
     random,
     recurrent,
     reduce,
     resize,
     shape,
+    special,
 )
 
 __all__ = [
-    "bags", "control", "creation", "elementwise", "encoder", "indexing", "linear", "nn", "random", "recurrent",
-    "reduce", "resize", "shape",
+    "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft",
+    "indexing", "linear", "linear_algebra", "nn", "order", "random", "recurrent", "reduce", "resize", "shape",
+    "special",
 ]  # fmt: skip

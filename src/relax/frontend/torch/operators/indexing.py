@@ -11,6 +11,7 @@ from ....ir import RelaxExpr
 from ....prim import IntImm, PrimExpr, const, simplify
 from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import converter
+from .order import places_in_rows, reduced_at
 from .shape import FAR_END, cut
 
 MOST_DIFFERENCES = 256
@@ -114,9 +115,12 @@ def searchsorted(
 ) -> RelaxExpr:
     if side not in (None, "left", "right") or (right and side == "left"):
         raise g.error(f"side is {side!r} where right is {right}", hint="pass 'left' or 'right', or right alone")
-    if g.ndim(boundaries) != 1 or sorter is not None:
-        g.unsupported("searchsorted with a sorter, or in more than one sequence")
+    if sorter is not None:
+        axis = g.ndim(boundaries) - 1
+        boundaries = g.emit(op.gather_elements(boundaries, sorter, axis))
     limits, data = g.promoted(boundaries, x)
+    if g.ndim(boundaries) != 1:
+        return places_in_rows(g, limits, data, right or side == "right", g.out_dtype)
     return op.bucketize(data, limits, out_int32=out_int32, right=right or side == "right")
 
 
@@ -151,6 +155,19 @@ def diagonal(g: Emitter, x: RelaxExpr, offset: int = 0, dim1: int = 0, dim2: int
     columns = op.add(position, g.const(max(offset, 0), "int64"))
     chosen = g.emit(op.index_tensor(op.permute_dims(x, order), Tuple([g.emit(rows), g.emit(columns)])))
     return op.permute_dims(chosen, [*range(1, g.ndim(chosen)), 0])
+
+
+@converter("aten.diagonal_scatter")
+def diagonal_scatter(
+    g: Emitter, x: RelaxExpr, src: RelaxExpr, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> RelaxExpr:
+    ndim = g.ndim(x)
+    axes = [g.axis(dim1, ndim), g.axis(dim2, ndim)]
+    order = [*axes, *(axis for axis in range(ndim) if axis not in axes)]
+    position = g.emit(op.arange(PrimValue(g.dims(src)[-1]), dtype="int64"))
+    places = [g.emit(op.add(position, g.const(max(shift, 0), "int64"))) for shift in (-offset, offset)]
+    values = g.emit(op.permute_dims(g.cast(src, g.out_dtype), [ndim - 2, *range(ndim - 2)]))
+    return op.permute_dims(op.index_put(op.permute_dims(x, order), Tuple(places), values), _inverse(order))
 
 
 @converter("aten.item", "aten._local_scalar_dense")
@@ -238,7 +255,8 @@ def select_scatter(g: Emitter, x: RelaxExpr, src: RelaxExpr, dim: int, index: Di
 
 def _scattered(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, reduction: str) -> RelaxExpr:
     if not g.ndim(x):
-        return g.cast(src, g.out_dtype) if isinstance(src, RelaxExpr) else g.tensor(src, g.out_dtype)
+        row, places, values = _as_rows(g, x, index, src)
+        return g.reshape(g.emit(_scattered(g, row, 0, places, values, reduction)), [])
     sizes = g.dims(index)
     if isinstance(src, RelaxExpr) and g.ndim(src):
         updates = g.cast(src, g.out_dtype)
@@ -249,6 +267,13 @@ def _scattered(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, r
     else:
         updates = op.broadcast_to(g.tensor(src, g.out_dtype), sizes)
     return op.scatter_elements(x, index, updates, g.axis(dim, g.ndim(x)), reduction)
+
+
+def _as_rows(g: Emitter, x: RelaxExpr, index: RelaxExpr, src: Any) -> tuple[RelaxExpr, RelaxExpr, Any]:
+    """Return the operands of a scatter into a tensor without dimensions, which counts as a row of one element."""
+    places = index if g.ndim(index) else g.reshape(index, [1])
+    values = g.reshape(src, [1]) if isinstance(src, RelaxExpr) and not g.ndim(src) else src
+    return g.reshape(x, [1]), places, values
 
 
 _REDUCTIONS = {
@@ -276,9 +301,19 @@ def scatter_add(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Relax
 def scatter_reduce(
     g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: RelaxExpr, reduce: str, *, include_self: bool = True
 ) -> RelaxExpr:
-    if not include_self or reduce not in _REDUCTIONS:
-        g.unsupported("scatter_reduce without the tensor's own elements")
-    return _scattered(g, x, dim, index, src, _REDUCTIONS[reduce])
+    if include_self:
+        return _scattered(g, x, dim, index, src, _REDUCTIONS[reduce])
+    if not g.ndim(x):
+        row, places, values = _as_rows(g, x, index, src)
+        result = scatter_reduce(g, row, 0, places, values, reduce, include_self=False)
+        return g.reshape(g.emit(result), [])
+    updates = g.cast(src, g.out_dtype)
+    sizes = g.dims(index)
+    for axis, size in enumerate(sizes):  # what no index stands for is not written
+        expected = g.dims(updates)
+        expected[axis] = size
+        updates = cut(g, updates, axis, 0, size, 1, expected)
+    return reduced_at(g, x, g.axis(dim, g.ndim(x)), index, updates, reduce, include_self)
 
 
 @converter("aten.index_add")

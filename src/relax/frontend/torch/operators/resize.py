@@ -68,6 +68,8 @@ def _smooth(method: str, antialias: bool) -> Callable[..., RelaxExpr]:
     def convert(
         g: Emitter, x: RelaxExpr, output_size: Any, align_corners: bool, *scales: Any, **options: Any
     ) -> RelaxExpr:
+        if antialias and align_corners:  # torch takes the centres of pixels then, at the scale between corners
+            g.unsupported("antialias with align_corners")
         mode = "align_corners" if align_corners else "half_pixel"
         return _resized(g, x, method, mode, _scales(g, output_size, scales, options), antialias)
 

@@ -1,0 +1,42 @@
+"""The table of torch's core operators, docs/torch-operators.md, is what the converters give."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch_core
+from relax.frontend.torch import registry
+
+
+def test_the_page_is_up_to_date(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["torch_core.py", "--check"])
+    assert torch_core.main() == 0
+
+
+def test_a_lost_converter_makes_the_page_stale(monkeypatch, capsys):
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: None if name.startswith("aten.sym_size") else find(name))
+    monkeypatch.setattr(torch_core, "core_operators", lambda: ["sym_size.int"])
+    monkeypatch.setattr(sys, "argv", ["torch_core.py", "--check"])
+    assert torch_core.main() == 1
+    assert capsys.readouterr().out == "torch-operators.md is stale: run python tools/torch_core.py\n"
+
+
+def test_an_operator_that_nothing_covers_is_refused():
+    text = (
+        "refused: the operator aten.avg_pool2d_backward.default is not supported; export what computes the result alone"
+    )
+    assert torch_core.status("avg_pool2d_backward.default").startswith(text)
+
+
+def test_an_unknown_operator_without_a_sample_is_an_error():
+    with pytest.raises(KeyError, match="no_such_operator"):
+        torch_core.status("no_such_operator.default")
+
+
+def test_an_operator_that_torch_does_not_export_says_so():
+    assert torch_core.status("resize_.default").startswith("torch.export refuses it: tried to directly modify sizes")
