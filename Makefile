@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
+.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch test-torch-operators torch-operators coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -79,13 +79,19 @@ test-onnx: $(VENV)/.installed-test
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language optimize prim transform)
-TORCH := tests/frontend/torch $(wildcard tests/backend/test_torch*.py tests/llm/test_torch*.py)
+TORCH := tests/frontend/torch $(wildcard $(addsuffix /test_torch*.py,tests/backend tests/llm tests/training tests/transform))
 
 coverage: $(VENV)/.installed-test
 	$(PYTEST) --cov --cov-report=term $(DEFINING)
 
 others: $(VENV)/.installed-test
 	$(PYTEST) $(addprefix --ignore=,$(DEFINING) $(TORCH)) tests
+
+test-torch-operators:
+	$(MAKE) --no-print-directory torch-operators VENV=.venv-torch
+
+torch-operators: $(VENV)/.installed-test-torch
+	$(BIN)/python tools/torch_operators.py --failed --at-least 97 --dtypes float32 float64 bfloat16 int64 bool
 
 # In an environment of its own: tvm-ffi imports torch wherever it is installed, which takes seconds in each process.
 test-torch:
