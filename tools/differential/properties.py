@@ -169,6 +169,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "SumsOfBytes",
         "CompilePagedAttention",
         "FoldConstant",
+        "FuseTransposeMatmul",
         "FoldBatchnormToConv2D",
         "ConvTransposeToConv",
         "OneHotMatmulToTake",
