@@ -6,11 +6,11 @@ python tools/gradients_page.py --check    exit status 1 if it is not as it would
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from generated_pages import with_part, write_or_check
 from relax.ir import Op
 from relax.ir.op import load_home
 from relax.op.base import Operator
@@ -27,6 +27,7 @@ LOOPS = "none: the formula is a statement of loops, which is not differentiated"
 TENSORS = "none: the sizes of the result are known at run time only; `strided_slice` with dynamic sizes has one"
 INTERNAL = "none: made by passes that run after `Gradient`"
 CALLS = "none: a call of a kernel or function; `call_tir_with_grad` names the gradient of a kernel"
+QUANTISED = "none: not built, as a model is quantised after it is trained; `astype` and arithmetic have derivatives"
 DEVICES = "none: a transfer between devices or workers"
 
 REASONS: dict[str, str] = {
@@ -39,12 +40,13 @@ REASONS: dict[str, str] = {
     "inspect.tensor_shape_i inspect.tensor_stride_i vision.all_class_non_max_suppression "
     "vision.padded_non_max_suppression vision.leading_rows",
     NEW: "arange blackman_window eye eye_like full full_like hamming_window hann_window null_value one_hot ones "
-    "ones_like random.normal random.seed random.uniform read_tensor_from_file zeros zeros_like saturating_astype",
+    "ones_like random.normal random.seed random.uniform read_tensor_from_file zeros zeros_like",
     TENSORS: "dynamic_strided_slice",
     LOOPS: "nn.gru nn.lstm nn.rnn vision.roi_align grad.nll_loss_backward",
     INTERNAL: "builtin.alloc_tensor memory.alloc_storage memory.alloc_tensor memory.kill_storage memory.kill_tensor "
-    "memory.view vm.alloc_storage vm.alloc_tensor vm.call_tir_dyn vm.kill_object call_builtin_with_ctx "
-    "nn.quantized_matmul nn.quantized_expert_matmul nn.quantized_take dequantize dequantize_blocks wrap_param",
+    "memory.view vm.alloc_storage vm.alloc_tensor vm.call_tir_dyn vm.kill_object call_builtin_with_ctx",
+    QUANTISED: "dequantize dequantize_blocks saturating_astype nn.quantized_matmul nn.quantized_expert_matmul "
+    "nn.quantized_take",
     CALLS: "call_dps_packed call_inplace_packed call_packed call_pure_packed call_tir call_tir_inplace "
     "call_tir_with_grad invoke_closure invoke_pure_closure make_closure print assert_op",
     DEVICES: "ccl.allgather ccl.allreduce ccl.broadcast_from_worker0 ccl.scatter_collective "
@@ -86,23 +88,8 @@ def table() -> str:
 
 def page() -> str:
     """The whole page with the table as it should be."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise SystemExit(f"{PAGE} has no marks for the operators")
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
-def main() -> int:
-    """Write or check the table; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    text = page()
-    if parser.parse_args().check:
-        return int(text != PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return with_part(PAGE, BEGIN, END, table())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(), __doc__))

@@ -10,7 +10,6 @@ by the importer.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,11 +18,13 @@ from typing import Any
 
 import torch
 
+from generated_pages import with_part, write_or_check
 from relax import DiagnosticError
 from relax.frontend.torch import from_exported_program, pairs, registry
 
 PAGE = Path(__file__).parents[1] / "docs" / "torch-operators.md"
-HEAD = "| operator of torch | |\n|---|---|\n"
+BEGIN = "<!-- operators: written by tools/torch_core.py -->\n"
+END = "<!-- end of the operators -->\n"
 ATEN = torch.ops.aten
 PAIR = [1, 1], [0, 0]
 """Strides and pads of the samples."""
@@ -117,24 +118,18 @@ def status(name: str) -> str:
 
 def table() -> str:
     """The rows of all core operators, in Markdown."""
-    return "".join(f"| `aten.{name}` | {status(name)} |\n" for name in core_operators())
+    lines = [
+        "| operator of torch | |",
+        "|---|---|",
+        *(f"| `aten.{name}` | {status(name)} |" for name in core_operators()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="The table of torch's core operators in docs/torch-operators.md.")
-    parser.add_argument("--check", action="store_true", help="fail if the table is stale, and write nothing")
-    args = parser.parse_args()
-    text = PAGE.read_text("utf-8")
-    intro = text.partition(HEAD)[0]
-    wanted = intro + HEAD + table()
-    if wanted == text:
-        return 0
-    if args.check:
-        print(f"{PAGE.name} is stale: run python tools/torch_core.py")
-        return 1
-    PAGE.write_text(wanted, "utf-8")
-    return 0
+def page() -> str:
+    """The whole page with the table as it should be."""
+    return with_part(PAGE, BEGIN, END, table())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(), __doc__))

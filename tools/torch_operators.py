@@ -104,8 +104,8 @@ def results_of(function: Callable[..., Any], tensors: Sequence[Any], gradient: b
     return results
 
 
-def check(info: Any, dtype: str, count: int, options: Mapping[str, Any] = {"tier": "now"}) -> Iterator[Outcome]:
-    """The outcomes of some samples of an operator; `options` are those of the backend."""
+def check(info: Any, dtype: str, count: int, options: Mapping[str, Any] | None = None) -> Iterator[Outcome]:
+    """The outcomes of some samples of an operator; `options` are those of the backend, by default tier "now"."""
     import torch
 
     kind = getattr(torch, dtype)
@@ -121,7 +121,7 @@ def check(info: Any, dtype: str, count: int, options: Mapping[str, Any] = {"tier
         call = Call(info, sample)
         if not call.places:
             continue
-        verdict = _verdict(call, gradient, options)
+        verdict = _verdict(call, gradient, {"tier": "now"} if options is None else options)
         if verdict is not None:
             yield Outcome(full_name(info), dtype, index, *verdict)
 

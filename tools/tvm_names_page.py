@@ -6,11 +6,11 @@ python tools/tvm_names_page.py --check    exit status 1 if it is not as it would
 
 from __future__ import annotations
 
-import argparse
 import sys
 from itertools import groupby
 from pathlib import Path
 
+from generated_pages import with_part, write_or_check
 from relax.ir.tvm_names import NAMESPACES, Namespace, Row
 
 PAGE = Path(__file__).parents[1] / "docs" / "coming-from-tvm.md"
@@ -44,24 +44,8 @@ def _names(rows: list[Row]) -> str:
 
 def page() -> str:
     """The whole page with the section as it should be."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise SystemExit(f"{PAGE} has no marks for the names")
-    return f"{before}{BEGIN}\n{section()}\n{END}{after}"
-
-
-def main() -> int:
-    """Do what the arguments ask; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    text = page()
-    if parser.parse_args().check:
-        return int(text != PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return with_part(PAGE, BEGIN, END, section())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(), __doc__))

@@ -185,6 +185,7 @@ CASES: dict[str, list[tuple]] = {
     "clip": [("R.clip(x, -0.5, 0.5)", SYMBOLIC)],
     "ewise_fma": [("R.ewise_fma(x, y, z)", SYMBOLIC, SYMBOLIC, SYMBOLIC)],
     "astype": [("R.astype(x, 'float64')", SYMBOLIC)],
+    "wrap_param": [("R.wrap_param(x, 'float64')", SYMBOLIC)],
     "grad.take_backward": [("R.grad.take_backward(x, y, R.const([0, 2], 'int64'), axis=1)", (3, 2), (3, 4))],
     "grad.avg_pool2d_backward": [("R.grad.avg_pool2d_backward(x, y, pool_size=[2, 2])", (1, 2, 3, 3), (1, 2, 4, 4))],
     "grad.max_pool2d_backward": [("R.grad.max_pool2d_backward(x, y, pool_size=[2, 2])", (1, 2, 3, 3), (1, 2, 4, 4))],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gradient_cases import CASES, RANGES
+from gradient_cases import BINARY, CASES, RANGES, UNARY
 from gradients import check_gradients
 
 import gradients_page
@@ -44,6 +44,21 @@ def values_of(name, operands):
 def test_gradients_are_differences(name):
     for call, *operands in CASES[name]:
         check_gradients(module_of(call, *operands), *values_of(name, operands))
+
+
+UNDEFINED_OF_NOTHING = ("std", "variance", "max", "min", "mean", "median")
+"""Operators that have no number as the result for no elements."""
+
+
+@pytest.mark.parametrize("name", (*UNARY, *BINARY))
+def test_sizes_0_and_1(name):
+    call, *operands = CASES[name][0]
+    for n, m in ((0, 4), (3, 0), (1, 1)):
+        if n * m == 0 and name in UNDEFINED_OF_NOTHING:
+            continue
+        sizes = {"n": n, "m": m}
+        run = [(stated, tuple(sizes[size] for size in stated)) for stated, _ in operands]
+        check_gradients(module_of(call, *run), *values_of(name, run))
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -83,7 +83,7 @@ def _adjoint(array: Array) -> Array:
 
 @builtin("relax.run.linalg_det")
 def det(matrix: Any, is_complex: bool) -> tvm_ffi.Tensor:
-    """Return the determinants, which of a singular matrix are 0."""
+    """Return the determinant of each matrix; 0 for a singular one."""
     array = _square("det", matrix, is_complex)
     return _result(_lapack.det(array), array)
 

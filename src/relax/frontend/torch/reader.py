@@ -1,10 +1,13 @@
-"""GraphReader: the nodes of a graph of torch.fx as bindings; programs of torch.export and graphs of torch.compile
-are both read by it.
+"""GraphReader: reads the nodes of a graph of torch.fx as bindings of a function that is being built.
 
-    mod = from_aten_graph(graph_module, outputs)
+    reader = GraphReader(nonnegative)
+    for node in placeholders: reader.declare(node.meta["val"]), reader.read_input(node)
+    with reader.emitter.builder.function("main", reader.inputs):
+        results = reader.read_nodes(graph_module, reader.names)
 
-A graph holds ATen operators without effects. Each node has torch's example of its result, ``meta["val"]``, from which
-shapes and dtypes are taken.
+Programs of torch.export (`importer`) and graphs of torch.compile (`compile.piece`) are read by it. A graph holds ATen
+operators without effects. Each node has torch's example of its result, ``meta["val"]``, from which shapes and dtypes
+are taken.
 """
 
 from __future__ import annotations

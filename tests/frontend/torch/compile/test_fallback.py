@@ -71,13 +71,17 @@ def test_complex_numbers_run_in_torch():
         return torch.view_as_real(torch.polar(x.exp(), x)) * 2
 
     x = torch.randn(4)
-    with pytest.warns(FallbackWarning, match=r"aten.polar.default: (it has no converter|its tensors are complex)"):
+    with pytest.warns(FallbackWarning, match="aten.polar.default: its tensors are complex"):
         torch.testing.assert_close(torch.compile(function, backend="relax", **FAST)(x), function(x))
+
+
+NOT_COMPILED = r"""(?s)relax_tests.doubled.default 'doubled': it has no converter
+  --> graph: doubled.*test_fallback.py", line \d+, in <lambda>.*or leave out the option fallback=False"""
 
 
 def test_without_fallback_it_is_an_error():
     function = torch.compile(lambda x: doubled(x) + 1, backend="relax", options={"fallback": False})
-    with pytest.raises(Exception, match="with the option fallback=False, relax cannot compile relax_tests.doubled"):
+    with pytest.raises(Exception, match=NOT_COMPILED):
         function(torch.ones(2))
 
 

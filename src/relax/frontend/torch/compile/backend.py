@@ -16,9 +16,10 @@ from typing import Any
 
 from ....ir import Diagnostic, DiagnosticError, IRModule
 from .. import registry
+from ..emitter import node_span, node_title, origin
 from .options import BackendOptions, read_options
 from .piece import CompiledPiece, NotImported, import_piece
-from .pieces import reason_against, split
+from .pieces import Piece, reason_against, split
 from .warning import warn_of
 
 NAME = "relax"
@@ -88,17 +89,36 @@ def compiled_graph(graph_module: Any, options: BackendOptions) -> Any:
         if node.op == "get_attr" and "val" not in node.meta:
             held: Any = getattr(graph_module, node.target, None)
             node.meta["val"] = held if hasattr(held, "dtype") else None
+    pieces, outer, imported, refused = _imported(graph_module)
+    reasons = {node: reason for node in graph_module.graph.nodes if (reason := reason_against(node))} | refused
+    if reasons and not options.fallback:
+        raise DiagnosticError(_refusals(graph_module, reasons))
+    warn_of(reasons)
+    called = {
+        f"piece{index}": CompiledPiece(f"piece{index}", piece, graph_module, *imported[piece.key], options)
+        for index, piece in enumerate(pieces)
+    }
+    for node in outer.nodes:
+        if node.op == "call_module":
+            node.op, node.target = "call_function", called[node.target]
+    return sys.modules["torch"].fx.GraphModule(graph_module, outer)
+
+
+def _imported(graph_module: Any) -> tuple[list[Piece], Any, dict[Any, tuple[IRModule, list[int]]], dict[Any, str]]:
+    """Return the pieces of a graph, the graph that calls them, their programs, and reasons of nodes that are refused.
+
+    Each round refuses the nodes that the importer has found to be out of its reach, and splits the graph again.
+    """
     refused: dict[Any, str] = {}
     imported: dict[Any, tuple[IRModule, list[int]]] = {}
-    while True:  # each round refuses nodes that the importer has found to be out of its reach
+    while True:
         pieces, outer = split(graph_module, refused)
         failures = len(refused)
         for piece in pieces:
-            key = tuple(node.name for node in piece.original.values()), tuple(node.name for node in piece.outputs)
-            if key in imported:
+            if piece.key in imported:
                 continue
             try:
-                imported[key] = import_piece(piece, graph_module)
+                imported[piece.key] = import_piece(piece, graph_module)
             except NotImported as error:
                 node = piece.original.get(error.node)
                 while node is not None and node.target is operator.getitem:
@@ -106,29 +126,19 @@ def compiled_graph(graph_module: Any, options: BackendOptions) -> Any:
                 culprits = [node] if node is not None and node.op == "call_function" else list(piece.original.values())
                 refused.update(dict.fromkeys(culprits, str(error)))
         if len(refused) == failures:
-            break
-    reasons = {node: reason for node in graph_module.graph.nodes if (reason := reason_against(node))} | refused
-    if reasons and not options.fallback:
-        lines = [f"{node.target}: {reason}" for node, reason in reasons.items()]
-        raise DiagnosticError(
-            Diagnostic("E6001", "with the option fallback=False, relax cannot compile " + "; ".join(lines))
+            return pieces, outer, imported, refused
+
+
+def _refusals(graph_module: Any, reasons: Mapping[Any, str]) -> list[Diagnostic]:
+    """Return a diagnostic for each node that would run in eager torch, at the node and the user's line."""
+    hint = "register a converter (relax.frontend.torch.converter), or leave out the option fallback=False"
+    return [
+        Diagnostic(
+            "E6001", f"{node_title(node)}: {reasons[node]}", node_span("graph", index, node), "", origin(node), hint
         )
-    warn_of(reasons)
-    root: dict[str, Any] = {}
-    torch: Any = sys.modules["torch"]
-    for index, piece in enumerate(pieces):
-        key = tuple(node.name for node in piece.original.values()), tuple(node.name for node in piece.outputs)
-        program, taken = imported[key]
-        root[f"piece{index}"] = CompiledPiece(f"piece{index}", piece, graph_module, program, taken, options)
-    return _assembled(torch, graph_module, outer, root)
-
-
-def _assembled(torch: Any, graph_module: Any, outer: Any, pieces: Mapping[str, Any]) -> Any:
-    """Return a graph module of the outer graph, which calls pieces by their names."""
-    for node in outer.nodes:
-        if node.op == "call_module":
-            node.op, node.target = "call_function", pieces[node.target]
-    return torch.fx.GraphModule(graph_module, outer)
+        for index, node in enumerate(graph_module.graph.nodes, 1)
+        if node in reasons
+    ]
 
 
 def register() -> None:

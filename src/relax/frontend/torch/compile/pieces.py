@@ -52,6 +52,11 @@ class Piece:
     original: Mapping[Any, Any]
     """Nodes of the graph that it is of, by the nodes of its own."""
 
+    @property
+    def key(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of its nodes and of its outputs, by which it is told from the other pieces of its graph."""
+        return tuple(node.name for node in self.original.values()), tuple(node.name for node in self.outputs)
+
 
 def reason_against(node: Any) -> str | None:
     """Say why a node runs in eager torch; None if it may be compiled, "" if torch is meant to run it."""
@@ -62,13 +67,16 @@ def reason_against(node: Any) -> str | None:
         return ""
     if not registry.is_pure(name) or name == "aten.native_dropout.default":
         return ""  # random numbers are torch's
-    if registry.find(name) is None:
-        return "" if name in LEFT_TO_TORCH or _is_random(node) else "it has no converter"
+    has_converter = registry.find(name) is not None
+    if not has_converter and (name in LEFT_TO_TORCH or _is_random(node)):
+        return ""
     for value in (node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)):
         for tensor in _leaves(value):
             reason = _unfit_tensor(tensor)
             if reason is not None:
                 return reason
+    if not has_converter:
+        return "it has no converter"
     if any(item.op == "get_attr" and item.meta.get("val") is None for item in node.all_input_nodes):
         return "its operands are graphs"
     schema = getattr(node.target, "_schema", None)
@@ -212,25 +220,24 @@ def _outer(
     starts: Sequence[int],
     pieces: Sequence[Piece],
 ) -> Any:
+    """Return the graph of the nodes that are not compiled, and of calls of pieces, each before its own level."""
     outer, place = sys.modules["torch"].fx.Graph(), dict[Any, Any]()
-    ranks = {node: levels[node] if node.target not in ("output",) else len(nodes) for node in nodes}
+    ranks = dict(levels)
     for node in nodes:
         if node.op in ("placeholder", "get_attr"):
             ranks[node] = -1
-        elif str(node.target) in _VIEWS and node not in compiled and node.all_input_nodes:
-            inner = [ranks[item] for item in node.all_input_nodes if item not in compiled]
-            if len(inner) == len(node.all_input_nodes) and max(inner) <= 0:
-                ranks[node] = 0
         elif node.op == "output":
             ranks[node] = len(nodes)
-    steps = sorted((node for node in nodes if node not in compiled), key=ranks.__getitem__)
-    pending = list(zip(starts, pieces, strict=True))
-    for node in steps:
-        while pending and (pending[0][0] <= ranks[node]):
-            piece = pending.pop(0)[1]
-            called = outer.call_module(f"piece{pieces.index(piece)}", tuple(place[item] for item in piece.inputs))
-            for index, made in enumerate(piece.outputs):
-                place[made] = outer.call_function(operator.getitem, (called, index))
+        elif str(node.target) in _VIEWS and node not in compiled:
+            reads_inputs = all(item not in compiled and ranks[item] <= 0 for item in node.all_input_nodes)
+            ranks[node] = 0 if reads_inputs else ranks[node]
+    pending = list(enumerate(zip(starts, pieces, strict=True)))
+    for node in sorted((node for node in nodes if node not in compiled), key=ranks.__getitem__):
+        while pending and pending[0][1][0] <= ranks[node]:
+            index, (_, piece) = pending.pop(0)
+            called = outer.call_module(f"piece{index}", tuple(place[item] for item in piece.inputs))
+            for position, made in enumerate(piece.outputs):
+                place[made] = outer.call_function(operator.getitem, (called, position))
                 place[made].meta = dict(made.meta)
         place[node] = outer.node_copy(node, place.__getitem__)
     return outer

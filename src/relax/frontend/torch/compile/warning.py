@@ -9,7 +9,7 @@ from typing import Any
 from ..emitter import origin
 
 _SHOWN = 5
-"""Operators that one warning names."""
+"""Number of operators that are listed in one warning, at most."""
 
 
 class FallbackWarning(UserWarning):

@@ -232,7 +232,7 @@ def _circular(hyperbolic: Function) -> Function:
 
 
 def cos(g: Emitter, z: Pair) -> Pair:
-    """cosh of iz."""
+    """cos z = cosh(iz)."""
     return cosh(g, _turned(g, z))
 
 
@@ -242,14 +242,14 @@ def _roots(g: Emitter, z: Pair) -> tuple[Pair, Pair]:
 
 
 def asin(g: Emitter, z: Pair) -> Pair:
-    """The angle of (x, Re √(1 - z)√(1 + z)), and asinh of Im conj(√(1 - z))√(1 + z)."""
+    """By Kahan's formula, with a = √(1 - z) and b = √(1 + z): the angle of (Re ab, x), and asinh of Im conj(a) b."""
     below, above = _roots(g, z)
     imag = op.subtract(op.multiply(below.real, above.imag), op.multiply(below.imag, above.real))
     return Pair(_angle(g, z.real, multiplied(g, below, above).real), g.emit(op.asinh(imag)))
 
 
 def acos(g: Emitter, z: Pair) -> Pair:
-    """Twice the angle of (Re √(1 + z), Re √(1 - z)), and asinh of Im conj(√(1 + z))√(1 - z)."""
+    """By Kahan's formula, with a and b as in `asin`: twice the angle of (Re b, Re a), and asinh of Im conj(b) a."""
     below, above = _roots(g, z)
     imag = op.subtract(op.multiply(above.real, below.imag), op.multiply(above.imag, below.real))
     half = _angle(g, below.real, above.real)

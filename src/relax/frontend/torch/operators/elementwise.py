@@ -309,6 +309,15 @@ def signbit(g: Emitter, x: RelaxExpr) -> RelaxExpr:
     return _is_negative(g, x) if g.dtype(x).is_float else op.less(x, g.const(0, str(g.dtype(x))))
 
 
+@converter("aten.ldexp")
+def ldexp(g: Emitter, x: RelaxExpr, exponent: Any) -> RelaxExpr:
+    # As torch does: a power in the dtype of the exponent, if that is a float.
+    is_float = isinstance(exponent, RelaxExpr) and g.dtype(exponent).is_float
+    dtype = str(g.dtype(exponent)) if is_float else g.out_dtype
+    power = g.cast(g.emit(op.power(g.const(2, dtype), g.tensor(exponent, dtype))), g.out_dtype)
+    return op.multiply(g.tensor(x, g.out_dtype), power)
+
+
 @converter("aten.atan2.default")
 def atan2(g: Emitter, y: RelaxExpr, x: RelaxExpr) -> RelaxExpr:
     """The angle of (x, y): the arc tangent of the quotient that is at most 1, moved to its octant."""

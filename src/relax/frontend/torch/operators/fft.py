@@ -65,7 +65,8 @@ def _call(g: Emitter, name: str, x: RelaxExpr, axes: Sequence[int], dims: Sequen
     return g.emit(op.call_pure_packed(f"relax.run.{name}", x, ShapeExpr(list(axes)), *values, sinfo_args=[info]))
 
 
-def _is_empty(g: Emitter, size: PrimExpr) -> None:
+def _check_length(g: Emitter, size: PrimExpr) -> None:
+    """Raise DiagnosticError for a transform over no elements."""
     if _length(size) == 0:
         raise g.error("the transform is over an axis without elements", hint="transform at least one element")
 
@@ -75,7 +76,7 @@ def c2c(g: Emitter, z: Pair, axes: Sequence[int], forward: bool, scale: str, mos
     dims = g.dims(z.real)
     left: list[int] = []
     for axis in axes:
-        _is_empty(g, dims[axis])
+        _check_length(g, dims[axis])
         size = _length(dims[axis])
         if size is None or 4 * size * size > most:
             left.append(axis)
@@ -98,7 +99,7 @@ def r2c(
     if not onesided:
         return c2c(g, as_pair(g, x, str(g.dtype(x))), axes, True, scale, most)
     dims, axis = g.dims(x), axes[-1]
-    _is_empty(g, dims[axis])
+    _check_length(g, dims[axis])
     size = _length(dims[axis])
     half = simplify(dims[axis] // 2 + 1)
     if size is not None and size * 2 * (size // 2 + 1) <= most:
@@ -116,7 +117,7 @@ def c2r(g: Emitter, z: Pair, axes: Sequence[int], scale: str, last: PrimExpr, mo
     Imaginary parts of the frequencies 0 and n / 2 do not count.
     """
     axis, size, dims = axes[-1], _length(last), g.dims(z.real)
-    _is_empty(g, last)
+    _check_length(g, last)
     if size is not None and _length(dims[axis]) is not None and size * 2 * (size // 2 + 1) <= most:
         z = c2c(g, z, axes[:-1], False, scale, most)
         count = size // 2 + 1

@@ -11,7 +11,7 @@ from ....ir import RelaxExpr
 from ....prim import IntImm, PrimExpr, const, simplify
 from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import converter
-from .order import places_in_rows, reduced_at
+from .order import reduced_at
 from .shape import FAR_END, cut
 
 MOST_DIFFERENCES = 256
@@ -100,28 +100,6 @@ def as_strided(
         numbers = op.multiply(op.arange(PrimValue(as_dim(count)), dtype="int64"), g.tensor(step, "int64"))
         position = g.emit(op.add(op.expand_dims(position, [-1]), numbers))
     return op.take(g.reshape(x, [product(g.dims(x))]), position, 0)
-
-
-@converter("aten.searchsorted.Tensor")
-def searchsorted(
-    g: Emitter,
-    boundaries: RelaxExpr,
-    x: RelaxExpr,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: RelaxExpr | None = None,
-) -> RelaxExpr:
-    if side not in (None, "left", "right") or (right and side == "left"):
-        raise g.error(f"side is {side!r} where right is {right}", hint="pass 'left' or 'right', or right alone")
-    if sorter is not None:
-        axis = g.ndim(boundaries) - 1
-        boundaries = g.emit(op.gather_elements(boundaries, sorter, axis))
-    limits, data = g.promoted(boundaries, x)
-    if g.ndim(boundaries) != 1:
-        return places_in_rows(g, limits, data, right or side == "right", g.out_dtype)
-    return op.bucketize(data, limits, out_int32=out_int32, right=right or side == "right")
 
 
 @converter("aten.nonzero")
@@ -385,13 +363,6 @@ def sort_stable(
 @converter("aten.argsort")
 def argsort(g: Emitter, x: RelaxExpr, dim: int = -1, descending: bool = False, **options: Any) -> RelaxExpr:
     return op.argsort(x, g.axis(dim, g.ndim(x)), descending, "int64")
-
-
-@converter("aten.bucketize.Tensor")
-def bucketize(
-    g: Emitter, x: RelaxExpr, boundaries: RelaxExpr, *, out_int32: bool = False, right: bool = False
-) -> RelaxExpr:
-    return op.bucketize(x, boundaries, out_int32=out_int32, right=right)
 
 
 @converter("aten.diff")

@@ -207,12 +207,7 @@ def cholesky_solve(g: Emitter, b: Any, factor: Any, upper: bool = False) -> Any:
 
 @_converter("aten.cholesky_inverse")
 def cholesky_inverse(g: Emitter, factor: Any, upper: bool = False) -> Any:
-    dims = g.shape()
-    size = dims[-1]
-    rows = op.arange(PrimValue(size), dtype="int64")
-    unit = g.emit(op.astype(op.equal(op.expand_dims(rows, [1]), rows), g.out_dtype))
-    identity = g.emit(op.broadcast_to(unit, ShapeExpr(dims)))
-    return _called(g, "cholesky_solve", [identity, factor], [upper], [g.value])[0]
+    return _called(g, "cholesky_solve", [_real_identity(g), factor], [upper], [g.value])[0]
 
 
 @_converter("aten.linalg_qr")
@@ -390,11 +385,16 @@ def _product(g: Emitter, a: Any, b: Any) -> Any:
 
 
 def _identity(g: Emitter) -> Any:
+    """Identity matrices of the shape and dtype of the result."""
+    whole = _real_identity(g)
+    return as_pair(g, whole, g.out_dtype) if has_complex_dtype(g.value) else whole
+
+
+def _real_identity(g: Emitter) -> RelaxExpr:
     dims = g.shape()
     rows = op.arange(PrimValue(dims[-1]), dtype="int64")
     unit = g.emit(op.astype(op.equal(op.expand_dims(rows, [1]), rows), g.out_dtype))
-    whole = g.emit(op.broadcast_to(unit, ShapeExpr(dims)))
-    return as_pair(g, whole, g.out_dtype) if has_complex_dtype(g.value) else whole
+    return g.emit(op.broadcast_to(unit, ShapeExpr(dims)))
 
 
 # ------------------------------------------------------------------------------------- norms

@@ -243,35 +243,34 @@ def put(g: Emitter, x: RelaxExpr, index: RelaxExpr, source: RelaxExpr, accumulat
 # ------------------------------------------------------------------------------------- places among sorted elements
 
 
-@converter("aten.searchsorted.Scalar")
-def searchsorted_scalar(g: Emitter, boundaries: RelaxExpr, x: Any, **options: Any) -> RelaxExpr:
-    from_tensor = g.tensor(x, g.common_dtype(boundaries, x))
-    return _counted(g, boundaries, from_tensor, **options)
-
-
-@converter("aten.bucketize.Scalar")
-def bucketize_scalar(g: Emitter, x: Any, boundaries: RelaxExpr, **options: Any) -> RelaxExpr:
-    return _counted(g, boundaries, g.tensor(x, g.common_dtype(boundaries, x)), **options)
-
-
-def _counted(
+@converter("aten.searchsorted")
+def searchsorted(
     g: Emitter,
     boundaries: RelaxExpr,
-    x: RelaxExpr,
+    x: Any,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: RelaxExpr | None = None,
 ) -> RelaxExpr:
+    """Places of elements, or of a number, among sorted boundaries: one sequence, or one for each row of x."""
     if side not in (None, "left", "right") or (right and side == "left"):
         raise g.error(f"side is {side!r} where right is {right}", hint="pass 'left' or 'right', or right alone")
-    ranked = boundaries if sorter is None else g.emit(op.take(boundaries, sorter, 0))
-    limits, data = g.promoted(ranked, x)
+    if sorter is not None:
+        boundaries = g.emit(op.gather_elements(boundaries, sorter, g.ndim(boundaries) - 1))
+    limits, data = g.promoted(boundaries, x)
+    if g.ndim(limits) != 1:
+        return _places_in_rows(g, limits, data, right or side == "right", g.out_dtype)
     return op.bucketize(data, limits, out_int32=out_int32, right=right or side == "right")
 
 
-def places_in_rows(g: Emitter, boundaries: RelaxExpr, x: RelaxExpr, right: bool, dtype: str) -> RelaxExpr:
+@converter("aten.bucketize")
+def bucketize(g: Emitter, x: Any, boundaries: RelaxExpr, *, out_int32: bool = False, right: bool = False) -> RelaxExpr:
+    return searchsorted(g, boundaries, x, out_int32=out_int32, right=right)
+
+
+def _places_in_rows(g: Emitter, boundaries: RelaxExpr, x: RelaxExpr, right: bool, dtype: str) -> RelaxExpr:
     """Return the number of boundaries below each element, each row of x searched in its own row of boundaries.
 
     Counts all boundaries, which is O(n · m) comparisons without a tensor of their results. NaN is greatest.
@@ -280,12 +279,3 @@ def places_in_rows(g: Emitter, boundaries: RelaxExpr, x: RelaxExpr, right: bool,
     limits = op.expand_dims(boundaries, [-2])
     reached = g.emit((op.greater if right else op.greater_equal)(limits, wide))
     return op.sum(op.astype(op.logical_not(reached), dtype), axis=[-1])
-
-
-@converter("aten.ldexp")
-def ldexp(g: Emitter, x: RelaxExpr, exponent: Any) -> RelaxExpr:
-    # As torch does: a power in the dtype of the exponent, if that is a float.
-    is_float = isinstance(exponent, RelaxExpr) and g.dtype(exponent).is_float
-    dtype = str(g.dtype(exponent)) if is_float else g.out_dtype
-    power = g.cast(g.emit(op.power(g.const(2, dtype), g.tensor(exponent, dtype))), g.out_dtype)
-    return op.multiply(g.tensor(x, g.out_dtype), power)

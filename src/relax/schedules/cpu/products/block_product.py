@@ -74,8 +74,8 @@ from .operands import Operands, Results, rewritten_products
 
 FEW_ROWS: Final = 8
 """Most rows that read weights once, from registers: half of them on machines with 16 registers."""
-GROUPS_OF_FEW: Final = (4, 12)
-"""Most groups of few rows, with fewer than 32 registers and with 32: each group reads a panel once more, from the near
+GROUPS_OF_FEW: Final = 12
+"""Most groups of few rows, a third of them on machines with 16 registers: each reads a panel once more, from the near
 cache. (With 32 registers, 64 rows in eight groups take as long as in tiles if the weights are in the cache, and 15 %
 less if they are in memory, since the next panel comes from there meanwhile.)
 """
@@ -263,9 +263,9 @@ class _Writer:
         depth = blocks_of.value * packed.format.elements
         self.shape = parameters.tile or tile_shapes(target)[0]
         registers = target.machine.vector_registers
-        has_many = registers >= 32
-        self.few = parameters.few or (FEW_ROWS if has_many else FEW_ROWS // 2)
-        self.streamed = self.few * GROUPS_OF_FEW[has_many]
+        few, groups = (FEW_ROWS, GROUPS_OF_FEW) if registers >= 32 else (FEW_ROWS // 2, GROUPS_OF_FEW // 3)
+        self.few = parameters.few or few
+        self.streamed = self.few * groups
         self.cores = target.num_cores
         self.tiles, self.streams = BlockTiles(packed, target), BlockStreams(packed, target)
         self.x = decl_buffer([self.rows, depth], "int8", "x_rows", data=found.x.data)
