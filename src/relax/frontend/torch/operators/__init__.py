@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from . import (
-    backward,
     bags,
     complex,
     complex_functions,
@@ -12,6 +11,7 @@ from . import (
     elementwise,
     encoder,
     fft,
+    flash_attention,
     indexing,
     linear,
     linear_algebra,
@@ -26,7 +26,7 @@ from . import (
 )
 
 __all__ = [
-    "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft",
+    "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft", "flash_attention",
     "indexing", "linear", "linear_algebra", "nn", "order", "random", "recurrent", "reduce", "resize", "shape",
     "special",
 ]  # fmt: skip

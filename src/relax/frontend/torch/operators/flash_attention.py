@@ -1,4 +1,4 @@
-"""Attention as torch's backward graphs have it: the result with the logarithm of the sums, and the gradients."""
+"""Flash attention for CPUs, as graphs of training have it: results, logarithms of the sums, and gradients."""
 
 from __future__ import annotations
 
