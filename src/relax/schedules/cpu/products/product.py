@@ -12,6 +12,8 @@
             Strassen's algorithm
         the loops of `product`, for the remaining panels
 
+    few rows, a transposed right operand  it is read where it is (`inner_products`); a kernel for an open number of rows
+                                          has these loops and the others
     all others                            the loops of `product`, which copy blocks of panels when they read them, and
                                           those of `last_columns` for a few remainder columns
 
@@ -37,6 +39,7 @@ from ...build import alloc, block, int64, loop, named, scratch, spread, vector_l
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import panels
+from .inner_products import MOST_ROWS, InnerProducts, is_inner
 from .last_columns import LastColumns, number_of_last
 from .operands import DeclaredOperands, Matrices, Operands, rewritten_products
 from .packed_panels import packed_products
@@ -87,6 +90,19 @@ def packed_tiled(operands: Matrices, target: Target, parameters: ProductParamete
 
 def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
     """Return the loops of a product of arbitrary operands."""
+    if not is_inner(operands, target):
+        return _copied(operands, target, parameters)
+    few = simplify(LE(operands.rows, int64(MOST_ROWS)))
+    if is_const(few, 0):
+        return _copied(operands, target, parameters)
+    if is_const(few, 1):
+        return operands.declared(InnerProducts(operands, target).tasks())
+    inner = InnerProducts(DeclaredOperands(operands), target).tasks()
+    return operands.declared(IfThenElse(few, inner, _copied(DeclaredOperands(operands), target, parameters)))
+
+
+def _copied(operands: Matrices, target: Target, parameters: ProductParameters) -> Stmt:
+    """Return the loops of a product that copy panels of the right operand."""
     count = panels_by_sevens(operands, target) if parameters.strassen else 0
     if not count or not _has_rows_for_copies(operands, target):
         return _plain(operands, target, parameters)
