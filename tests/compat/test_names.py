@@ -106,7 +106,7 @@ def test_the_page_is_not_stale():
 
 
 def test_hasattr():
-    assert not hasattr(relax, "meta_schedule")
+    assert not hasattr(relax, "meta_schedule")  # it is relax.tune
     assert not hasattr(relax.transform, "FewShotTuning")
     assert hasattr(relax.transform, "FuseOps")
     assert getattr(relax.relay.nn, "sparse_dense", None) is None
@@ -116,9 +116,9 @@ IMPORTS = [
     "from relax.transform import FewShotTuning",  # a package
     "from relax.utils import args_converter",  # a module
     "from relax.ir import Array",
-    "from relax import meta_schedule",
-    "import relax.meta_schedule",
-    "from relax.meta_schedule import tune_tir",
+    "from relax import autotvm",
+    "import relax.autotvm",
+    "from relax.autotvm import apply_history_best",
     "from relax.frontend.stablehlo import from_stablehlo",
 ]
 
@@ -162,7 +162,7 @@ def test_the_names_of_a_device_without_code():
 
 def test_without_the_compiler(monkeypatch):
     monkeypatch.setitem(sys.modules, "relax.ir.tvm_names", None)  # as where the runtime alone is installed
-    with pytest.raises(ModuleNotFoundError, match="No module named 'relax.meta_schedule'"):
-        importlib.import_module("relax.meta_schedule")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'relax.autotvm'"):
+        importlib.import_module("relax.autotvm")
     with pytest.raises(AttributeError, match="module 'relax.nd' has no attribute 'cuda'"):
         relax.nd.cuda(0)

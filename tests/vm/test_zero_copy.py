@@ -14,6 +14,7 @@ import relax
 from relax.expr import Constant
 from relax.ir import walk
 from relax.runtime import register_func
+from relax.runtime.entry_point import EntryPoint
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -102,6 +103,24 @@ def test_a_call_that_ends_in_a_buffer_error_is_not_made_twice(mode):
         main(np.ones(3, "float32"))
     assert len(seen) == 1
     assert "test.zero_copy.full" in "".join([str(info.value), *getattr(info.value, "__notes__", [])])
+
+
+def test_an_exchange_takes_and_gives_tensors_as_they_are():
+    """As torch.compile calls programs: what is not compact is copied, what does not fit is refused by name."""
+    main = plain_machine(Program, "compiled")["main"]
+    assert isinstance(main, EntryPoint)
+    x = floats(4)
+    same, total = main.exchange(tvm_ffi.from_dlpack(x), W)
+    assert type(total) is tvm_ffi.Tensor
+    assert same.data_ptr() == x.ctypes.data == seen.pop()
+    np.testing.assert_array_equal(np.from_dlpack(total), x + W)
+    _, total = main.exchange(floats(8)[::2], W)
+    np.testing.assert_array_equal(np.from_dlpack(total), floats(8)[::2] + W)
+    with pytest.raises(ValueError, match="parameter w"):
+        main.exchange(x, W[:2])
+    with pytest.raises(ValueError, match="unlucky") as info:
+        main.exchange(floats(13), W)
+    assert "main" in "".join(getattr(info.value, "__notes__", []))
 
 
 def test_inputs_are_set_once_and_shared(vm):

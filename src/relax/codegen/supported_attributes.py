@@ -17,6 +17,7 @@ FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "global_symbol": "name of the function outside of the module",
     "tir.noalias": "the memory of a parameter that is written does not overlap that of another parameter",
     "tir.is_host_func": "shape arithmetic of a Relax function: no name in messages, and overflow is an error",
+    "relax.schedule": "rule and parameters by which the function is scheduled; code does not depend on it",
     "tir.is_scheduled": "the loops are as they shall be: schedule rules leave the function alone",
     "layout_free_buffers": "numbers of parameters whose layout may be chosen; code does not depend on it",
     "op_pattern": "kind of the kernel for fusion, see relax.tir.op_pattern; code does not depend on it",

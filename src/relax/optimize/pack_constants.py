@@ -24,7 +24,10 @@ from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..ir.transform import Pass, module_pass
 from ..rewrite import Rewriter, bindings_in
 from ..runtime.files import in_threads
-from ..schedules.rule import IS_SCHEDULED, PackedFunction, Packing, Scheduled, ScheduleRule, schedule
+from ..schedules.apply import Scheduled, schedule
+from ..schedules.choice import SCHEDULE, rules_for_function
+from ..schedules.rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule
+from ..schedules.variants import has_variants, joined, variants_of
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
@@ -105,7 +108,7 @@ class _Packer:
         func = self.mod.functions.get(self.mod.get_global_var(name)) if positions else None
         if not isinstance(func, PrimFunc) or key in self.variants or key in self._refused:
             return
-        variant = None if func.attrs.get(IS_SCHEDULED) else self._variant(func, positions)
+        variant = None if func.attrs.get(IS_SCHEDULED) else packed_variant(func, self.target, self.rules, positions)
         if variant is None:
             self._refused.add(key)
             return
@@ -116,24 +119,6 @@ class _Packer:
         self.variants[key] = (new, variant)
         if self._scheduled is not None:
             self._scheduled(new, variant.func)
-
-    def _variant(self, func: PrimFunc, positions: tuple[int, ...]) -> PackedFunction | None:
-        permuted = with_permuted_constants(func, positions)
-        packings: Mapping[int, Packing] = {} if permuted is None else permuted.packings
-        others = tuple(position for position in positions if position not in packings)
-        for rule in self.rules:
-            variant = rule.pack(func, self.target, positions)
-            if not isinstance(variant, PackedFunction):
-                continue
-            if permuted is not None:  # unless the rule fuses the transposing nest
-                both = rule.pack(permuted.func, self.target, others)
-                if isinstance(both, PackedFunction):
-                    variant = replace(both, packings={**packings, **both.packings})
-            complements = [other for other in self.rules if other.complements]
-            return _arranged(variant, schedule(variant.func, self.target, complements))
-        if permuted is None:
-            return None
-        return _arranged(permuted, schedule(permuted.func, self.target, self.rules))
 
     def pack_all(self) -> None:
         """Pack the constants of all calls, several in parallel; it takes about as long as copying them."""
@@ -158,6 +143,47 @@ class _Packer:
             self._alive.append(constant)
             self.constants[key] = _packed(constant, packing)
         return self.constants[key]
+
+
+def packed_variant(
+    func: PrimFunc, target: Target, rules: Sequence[ScheduleRule], positions: Sequence[int]
+) -> PackedFunction | None:
+    """Return the scheduled function for packed constants at `positions` of its parameters; None if no rule packs them.
+
+    The rule that the function's attribute names (`schedules.choice`) comes before `rules`; an attribute with several
+    (`schedules.variants`) makes a function that decides by a size.
+    """
+    if has_variants(func):
+        return _packed_variants(func, target, rules, positions)
+    permuted = with_permuted_constants(func, positions)
+    packings: Mapping[int, Packing] = {} if permuted is None else permuted.packings
+    others = tuple(position for position in positions if position not in packings)
+    several = rules_for_function(func, target, rules)
+    for rule in several:
+        variant = rule.pack(func, target, positions)
+        if not isinstance(variant, PackedFunction):
+            continue
+        if permuted is not None:  # unless the rule fuses the transposing nest
+            both = rule.pack(permuted.func, target, others)
+            if isinstance(both, PackedFunction):
+                variant = replace(both, packings={**packings, **both.packings})
+        complements = [other for other in several if other.complements]
+        return _arranged(variant, schedule(variant.func.without_attr(SCHEDULE), target, complements))
+    if permuted is None:
+        return None
+    return _arranged(permuted, schedule(permuted.func, target, rules))
+
+
+def _packed_variants(
+    func: PrimFunc, target: Target, rules: Sequence[ScheduleRule], positions: Sequence[int]
+) -> PackedFunction | None:
+    """Return the function with a decision between its variants; None if the last one packs no constant."""
+    variants = [
+        (bound, packed_variant(one, target, rules, positions) or PackedFunction(schedule(one, target, rules), {}))
+        for bound, one in variants_of(func)
+    ]
+    whole = joined(func, variants)
+    return whole if whole.packings else None
 
 
 def _arranged(variant: PackedFunction, func: PrimFunc) -> PackedFunction:

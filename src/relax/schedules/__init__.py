@@ -14,8 +14,8 @@ from ._homes import HOMES
 
 if TYPE_CHECKING:
     from . import cpu
-    from .apply import ApplyDefaultSchedule
-    from .rule import IS_SCHEDULED, PackedFunction, Refusal, ScheduleRule, schedule
+    from .apply import ApplyDefaultSchedule, schedule
+    from .rule import IS_SCHEDULED, PackedFunction, Refusal, ScheduleRule
 
 __all__ = ["IS_SCHEDULED", "ApplyDefaultSchedule", "PackedFunction", "Refusal", "ScheduleRule", "cpu", "schedule"]
 

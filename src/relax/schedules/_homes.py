@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HOMES = {
-    ".apply": "ApplyDefaultSchedule",
+    ".apply": "ApplyDefaultSchedule schedule",
     ".cpu:": "cpu",
-    ".rule": "IS_SCHEDULED PackedFunction Refusal ScheduleRule schedule",
+    ".rule": "IS_SCHEDULED PackedFunction Refusal ScheduleRule",
 }

@@ -7,12 +7,63 @@ Keeps    functions already scheduled, and those that no rule matches
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
 
-from ..ir import IRModule
+from ..ir import BaseFunc, GlobalVar, IRModule
 from ..ir.transform import Pass, module_pass
 from ..target import Target
-from .rule import Scheduled, ScheduleRule, schedule_module
+from ..tir import PrimFunc
+from .choice import SCHEDULE, rules_for_function
+from .rule import IS_SCHEDULED, PackedFunction, ScheduleRule, applied
+from .variants import has_variants, joined, variants_of
+
+Scheduled: TypeAlias = Callable[[str, PrimFunc], object]
+"""Callback: called with the name and the function as soon as its loops are final."""
+
+
+def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> PrimFunc:
+    """Schedule the function with the first matching rule, then with the rules that complement others.
+
+    The rule that the function's attribute names (`choice`) comes before `rules`; an attribute with several (`variants`)
+    makes a function that decides by a size. Returns the function unchanged if no rule matches or it is scheduled
+    already.
+    """
+    if func.attrs.get(IS_SCHEDULED):
+        return func
+    if has_variants(func):
+        every = tuple(rules)
+        scheduled = [(most, PackedFunction(schedule(one, target, every), {})) for most, one in variants_of(func)]
+        whole = joined(func, scheduled).func
+        return whole.with_attr(SCHEDULE, func.attrs[SCHEDULE]) if whole.attrs.get(IS_SCHEDULED) else func
+    several = rules_for_function(func, target, rules)
+    for number, rule in enumerate(several):
+        if result := applied(rule, func, target):
+            return completed(result, target, several[number + 1 :])
+    return func
+
+
+def completed(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> PrimFunc:
+    """Apply those of `rules` that complement others to a scheduled function, and mark it as scheduled."""
+    for rule in rules:
+        if rule.complements:
+            func = applied(rule, func, target) or func
+    return func.with_attr(IS_SCHEDULED, True)
+
+
+def schedule_module(
+    mod: IRModule, target: Target, rules: Iterable[ScheduleRule], scheduled: Scheduled | None = None
+) -> IRModule:
+    """Return the module with every PrimFunc scheduled by the first matching rule."""
+    chosen = tuple(rules)
+    functions: dict[GlobalVar, BaseFunc] = {}
+    for global_var, func in mod.functions.items():
+        if isinstance(func, PrimFunc):
+            func = schedule(func, target, chosen)
+            if scheduled is not None:
+                scheduled(global_var.name_hint, func)
+        functions[global_var] = func
+    return mod.with_functions(functions)
 
 
 def ApplyDefaultSchedule(

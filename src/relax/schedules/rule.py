@@ -1,4 +1,4 @@
-"""Base class of schedule rules, and the choice among several rules.
+"""Base class of schedule rules; `apply.schedule` chooses among several.
 
     class MyRule(ScheduleRule):
         def apply(self, func, target, tunable):
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 import numpy as np
 
 from .. import tir
-from ..ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule
+from ..ir import Diagnostic, DiagnosticError
 from ..runtime.records import dataclass
 from ..target import Target
 from ..tir import PrimFunc
@@ -124,20 +124,6 @@ class ScheduleRule:
         return type(self).__name__
 
 
-def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> PrimFunc:
-    """Schedule the function with the first matching rule, then with the rules that complement others.
-
-    Returns the function unchanged if no rule matches or it is scheduled already.
-    """
-    if func.attrs.get(IS_SCHEDULED):
-        return func
-    result = func
-    for rule in rules:
-        if result is func or rule.complements:
-            result = applied(rule, result, target) or result
-    return func if result is func else result.with_attr(IS_SCHEDULED, True)
-
-
 def applied(rule: ScheduleRule, func: PrimFunc, target: Target) -> PrimFunc | Refusal | None:
     """Return the function that a rule returns (the first of several schedules), or its refusal."""
     result = rule.apply(func, target, False)
@@ -150,22 +136,3 @@ def applied(rule: ScheduleRule, func: PrimFunc, target: Target) -> PrimFunc | Re
         return next(f for f in result.mod.functions.values() if isinstance(f, PrimFunc))
     message = f"{rule!r} must return a PrimFunc, a Schedule, a Refusal or None, found {type(result).__name__}"
     raise DiagnosticError(Diagnostic("E4008", message))
-
-
-Scheduled: TypeAlias = Callable[[str, PrimFunc], object]
-"""Callback: called with the name and the function as soon as its loops are final."""
-
-
-def schedule_module(
-    mod: IRModule, target: Target, rules: Iterable[ScheduleRule], scheduled: Scheduled | None = None
-) -> IRModule:
-    """Return the module with every PrimFunc scheduled by the first matching rule."""
-    chosen = tuple(rules)
-    functions: dict[GlobalVar, BaseFunc] = {}
-    for global_var, func in mod.functions.items():
-        if isinstance(func, PrimFunc):
-            func = schedule(func, target, chosen)
-            if scheduled is not None:
-                scheduled(global_var.name_hint, func)
-        functions[global_var] = func
-    return mod.with_functions(functions)

@@ -17,6 +17,18 @@ def buffer_expressions(buffer: Buffer) -> tuple[PrimExpr, ...]:
     return (*buffer.shape, *buffer.strides, *offset)
 
 
+def size_vars(func: PrimFunc) -> tuple[Var, ...]:
+    """Return the symbolic sizes of a function: variables that its buffers' shapes bind, and its integer parameters."""
+    found: dict[Var, None] = {}
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is not None:
+            found.update(dict.fromkeys(shape_vars_bound_by(buffer)))
+        elif param.dtype.is_integer:
+            found[param] = None
+    return tuple(found)
+
+
 class Usage:
     """The variables and buffers that a statement, expression or function uses and defines."""
 

@@ -7,6 +7,7 @@ y = relax.VirtualMachine(ex, relax.cpu())["main"](x)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.well_formed import assert_well_formed
@@ -148,7 +149,8 @@ def built_or_recalled(
     """Executable of a module that `build` has checked, from the cache if `memory` finds it there."""
     executable = None if memory is None else memory.load()
     if executable is None:
-        executable = _built(module, where, pipeline, exec_mode)
+        with nullcontext() if memory is None else memory.consulted.collecting():
+            executable = _built(module, where, pipeline, exec_mode)
         if memory is not None:
             memory.keep(executable)
     return executable

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..farm.tuning_records import VARIABLE, database_in_use
 from ..farm.worker_processes import job_limit
 from ..ir import IRModule, StoredArray, StoredFile
 from ..ir.transform import PassContext
@@ -82,7 +83,7 @@ class FullBuild:
                 check=False,
                 pass_fds=inherited,
                 start_new_session=True,  # an interrupt from the keyboard is this process's affair
-                env={**os.environ, "RELAX_JOBS": str(max(1, job_limit() - 1))},
+                env={**os.environ, "RELAX_JOBS": str(max(1, job_limit() - 1)), VARIABLE: database_in_use()},
             )
             words = process.stdout.split()
             if process.returncode or not words:

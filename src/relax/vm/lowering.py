@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,13 +15,14 @@ from ..extern_modules import extern_modules
 from ..farm.host import executes
 from ..farm.objects import machine_of
 from ..farm.recall import NOTHING, KernelMemory, Recall, Recalled, joined_kernels
+from ..farm.tuning_records import current_database
 from ..farm.versions import compiler_files, usual_passes
 from ..farm.worker import Errands
 from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
 from ..ir import DiagnosticError, IRModule, StoredArray, exact_digest
 from ..ir.deep import nested_too_deeply
 from ..ir.stored import read_beside
-from ..ir.transform import Pass, PassContext, Sequential
+from ..ir.transform import Pass, PassContext, Sequential, module_pass
 from ..library import FORM, Library, now_pipeline
 from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
     from ..codegen import evaluate, out_of_process
     from ..codegen.module import LaterFunctions, Lowering
     from ..optimize import pipeline as pipelines
-    from ..schedules import cpu
+    from ..schedules import ScheduleRule, cpu
     from ..tir import transform as tir_transform
     from . import compiled as compiled_functions
+    from . import tuned
 else:  # a program of kernels that the cache has needs none of them
     optimize, schedules = ModuleWhenUsed("relax.optimize"), ModuleWhenUsed("relax.schedules")
     codegen = ModuleWhenUsed("relax.codegen.build")
@@ -55,6 +57,7 @@ else:  # a program of kernels that the cache has needs none of them
     cpu = ModuleWhenUsed("relax.schedules.cpu")
     tir_transform = ModuleWhenUsed("relax.tir.transform")
     compiled_functions = ModuleWhenUsed("relax.vm.compiled")
+    tuned = ModuleWhenUsed("relax.vm.tuned")
 
 _operator_kernels: Final = ModuleWhenUsed("relax.vm.operator_kernels")
 """It builds programs itself."""
@@ -121,6 +124,15 @@ def _native(kernels: dict[str, PrimFunc], later: LaterFunctions | None, machine:
         lowering=machine.lowering,
         elsewhere=machine.apart,
     )
+
+
+def unscheduled(
+    module: IRModule, where: Target, pipeline: str | Pass | Callable[[IRModule], IRModule] | None = "default"
+) -> IRModule:
+    """Module after all passes of `built` that come before kernels are scheduled, for a resolved target."""
+    kernels = _Evaluator(where) if executes(where) else None
+    with where, PassContext.configured(EVALUATE, kernels), PassContext.configured(COMPILE, _compiled_beforehand):
+        return Sequential([VMBuiltinLower(), VMShapeLower()])(_chosen(pipeline)(module))
 
 
 class _Evaluator:
@@ -218,6 +230,14 @@ class _ToMachine(Sequential):
     def _schedule(self) -> Pass:
         """Passes that schedule kernels, and pack their constants."""
         target, rules = self.target, cpu.rules_for(self.target)
+        if self.library is None and (database := current_database()) is not None:
+            records = partial(tuned.with_records, target=target, rules=rules, database=database)
+            apply = module_pass(records, name="ApplyTuningRecords")()
+            return Sequential([apply, self._by_rules(rules)], name="schedule")
+        return self._by_rules(rules)
+
+    def _by_rules(self, rules: tuple[ScheduleRule, ...]) -> Pass:
+        target = self.target
         kernels: tuple[Pass, ...] = (schedules.ApplyDefaultSchedule(*rules, target=target, scheduled=self._offer),)
         if rules is not cpu.RULES:
             kernels = (schedules.ApplyDefaultSchedule(*rules, target=target),)

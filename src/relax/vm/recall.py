@@ -34,6 +34,7 @@ from ..expr import Constant, Var
 from ..farm import background_writes, cache
 from ..farm.host import executes, loads
 from ..farm.store import environment_of
+from ..farm.tuning_records import Consulted, current_database, database_in_use
 from ..farm.versions import compiler_files, compiler_version, target_words, unedited
 from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
@@ -92,6 +93,8 @@ class ProgramMemory:
 
     So a program of tier "now" is kept in no time; others are mapped when they are found, which takes less than reading.
     """
+    consulted: Consulted = field(default_factory=Consulted)
+    """Questions that the build asks of the database of tuning records."""
     warnings: int = field(default_factory=warning_count)
     """Number of warnings emitted before the build."""
 
@@ -115,6 +118,8 @@ class ProgramMemory:
             elsewhere = "it was built for another target, with other options or by another version"
             return None, elsewhere if stored else "this program was not built before"
         note = json.loads(data)
+        if not Consulted.still_holds(note["records"], current_database()):
+            return None, "tuning has found other schedules since"
         digest = bytes.fromhex(note["file"])
         constants = {int(index): self.constants[text] for index, text in note["constants"].items()}
         trace = [str(name) for name in note["passes"]]
@@ -162,6 +167,7 @@ class ProgramMemory:
             return
         digest = stated_digest(pieces[0])
         note = {"file": digest.hex(), "constants": shared, "passes": PassContext.current().trace}
+        note["records"] = self.consulted.as_json()
 
         def write() -> None:
             if cache.store_program(digest, pieces):
@@ -249,6 +255,7 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
         target_words(target),
         repr(options),
         f"{pipeline!s} {exec_mode} {executes(target)} {_flushes_denormals()}",
+        *([f"tuning records {records}"] if (records := database_in_use()) else []),
     )
 
 

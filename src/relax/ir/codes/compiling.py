@@ -195,6 +195,29 @@ declare(
 )
 
 declare(
+    "E4110",
+    "a schedule that no rule has",
+    "The attribute `relax.schedule` of a PrimFunc names a rule and its parameters, which come before the choice of "
+    "the rules; or it lists several, each but the last one with a bound on one size. There is no such rule for the "
+    "target, its space has no such parameters, or the list has another form.",
+    "Name a rule of `relax.schedules.cpu.RULES`, and parameters of its `space`; those left out have their default.",
+)
+declare(
+    "E4111",
+    "tuning records that cannot be read",
+    "A file of tuning records is not one that `relax tune` wrote: another kind of database, a damaged record, a line "
+    "of JSON with other fields. Nothing of it is used.",
+    "Move the file away, or name another file in the environment variable `RELAX_TUNE_DATABASE`; empty: none.",
+)
+declare(
+    "E4112",
+    "a program that cannot be tuned",
+    "Tuning measures kernels on this machine, with random arguments or given ones. The target is another machine, "
+    "nothing in the program is left to be scheduled, or there are no arguments for its entry point.",
+    "Tune a program with kernels for `llvm`; give arguments with `inputs`, sizes with `sizes`.",
+)
+
+declare(
     "E4301",
     "a name of TVM that is not here",
     "The program uses a module, class or function that TVM has. It is not built yet, or is called otherwise here. "

@@ -4,7 +4,7 @@ A name that is not implemented, or has another name here, raises an error with a
 
     >>> relax.transform.FewShotTuning
     error[E4301]: tvm.relax.transform.FewShotTuning is not built yet
-      = help: nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`
+      = help: use `relax.tune.tune_relax`, which takes seconds, or `relax.schedules.ApplyDefaultSchedule`
 
 The error is an AttributeError, so that `hasattr` returns False, or an ImportError if the name is imported. A package
 enables this by ``answer_missing(__name__)`` at its end.

@@ -19,6 +19,7 @@ NAMESPACES: Final = (
             "error": "relax.ir.DiagnosticError",
             "parser": "relax.script",
             "dlight": "relax.schedules",
+            "meta_schedule": "relax.tune",
             "Object": "relax.ir.Node",
             "dtype": "relax.DataType",
         },
@@ -26,8 +27,8 @@ NAMESPACES: Final = (
             "cuda rocm metal opencl vulkan webgpu hexagon ext_dev": (
                 "there is no device but the CPU; use `relax.cpu()`"
             ),
-            "auto_scheduler autotvm meta_schedule": (
-                "nothing is tuned by measuring: `relax.build` schedules kernels by rules; write "
+            "auto_scheduler autotvm": (
+                "use `relax.tune`, which measures what the rules of `relax.build` may choose; write "
                 "`relax.schedules.ScheduleRule` classes for your own"
             ),
             "contrib": "docs/coming-from-tvm.md says what to use instead of each of its modules",
@@ -45,6 +46,25 @@ NAMESPACES: Final = (
             "register_object": "objects of C++ are those of tvm-ffi; use `tvm_ffi.register_object`",
             "support ffi": "there is no C++ library behind; use `tvm_ffi` for its ABI",
             "DataTypeCode": 'use `relax.DataType("float32")` and its properties',
+        },
+    ),
+    Namespace(
+        "tvm.meta_schedule",
+        "relax.tune",
+        differs={
+            "tune_tir": "tunes within `seconds`, dynamic sizes too; the database is a file in `work_dir`",
+            "Database": "a SQLite file; `relax.build` uses it inside of `with database:`, or by RELAX_TUNE_DATABASE",
+            "SpaceGenerator": "a subclass defines `apply`, which calls primitives of a `tir.Schedule`",
+            "TuneContext": "a function, its target and the space of its schedules; `tune_tir` searches",
+        },
+        missing={
+            "Builder Runner": "candidates are compiled and run in a process with limits, `relax.tune.Conditions`",
+            "CostModel FeatureExtractor": "`relax.tune.draft.estimate` orders candidates by their loops",
+            "ExtractedTask TaskScheduler tune_tasks": "`relax.tune.tune_relax` divides its time by a profile",
+            "MeasureCallback Profiler": "give `relax.tune.tune_tir` a function `progress`",
+            "Mutator Postproc SearchStrategy": "`relax.tune.search.search` changes the choices of any space",
+            "ScheduleRule MultiLevelTilingTensorCore": "use `relax.schedules.ScheduleRule`, whose `space` is searched",
+            "derived_object is_meta_schedule_enabled": "nothing is needed for subclasses; nothing is enabled",
         },
     ),
     Namespace(

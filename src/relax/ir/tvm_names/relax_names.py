@@ -165,6 +165,10 @@ NAMESPACES: Final = (
             "ToMixedPrecision": (
                 "float16 or bfloat16; a constant that float16 does not hold keeps its operator in float32"
             ),
+            "MetaScheduleApplyDatabase": ("gives PrimFuncs an attribute by which they are scheduled later"),
+            "MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
+                "tune within `seconds`; the records are a SQLite file in `work_dir`"
+            ),
             "FoldConstant": (
                 "interprets constants if that is exact and short; "
                 "`FoldConstant(evaluate=relax.codegen.CompiledKernels())` compiles kernels"
@@ -190,8 +194,8 @@ NAMESPACES: Final = (
                 "use `relax.transform.ConvertLayout`, and `relax.optimize.PackConstants` for packed weights"
             ),
             "ComputePrimValue": ("values of shape variables are computed by `relax.build`; nothing has to be run"),
-            "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
-                "nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`"
+            "FewShotTuning": (
+                "use `relax.tune.tune_relax`, which takes seconds, or `relax.schedules.ApplyDefaultSchedule`"
             ),
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",
         },

@@ -85,6 +85,16 @@ def test_weights_that_are_known(target, conv, form, case, along):
     same_packed(target, known.func(), itself, known.shapes(), stride=known.stride)
 
 
+@pytest.mark.parametrize("tile", [(1, 1), (1, 6), (2, 3)])
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+def test_low_tiles(conv, monkeypatch, along, tile):
+    """Of a single row: no tile can be lower."""
+    monkeypatch.setattr(Pointwise, "parameters", PointwiseParameters(along, tile))
+    known = unit(conv, ci=9, co=35, size=(11, 13))
+    x, w = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes()[:2]))
+    packed(known.func(), "llvm").computes(convolved(x, w, 1), x, w)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_unknown_sizes(same, conv, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")

@@ -134,8 +134,8 @@ class AlongChannels(Writer):
             pixels = simplify(minimum(count * low + tall * (high - low), int64(columns)))
             return named("even", pixels, lambda pixels: body(Tiles(count, tall, pixels, high, low, limit)))
 
-        if high == 1:
-            return named("tiles", count, lambda count: divided(count, count))
+        if high == 1:  # no tile is lower: a taller one would begin a pixel later for each tile before it
+            return named("tiles", count, lambda count: divided(count, int64(0)))
         return named("tiles", count, lambda count: named(
             "tall", simplify(minimum(maximum(inside - count * low, int64(0)), int64(limit))),
             lambda tall: divided(count, tall)))  # fmt: skip
