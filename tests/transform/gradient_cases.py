@@ -49,6 +49,9 @@ CASES: dict[str, list[tuple]] = {
     "nn.conv3d": [
         ("R.nn.conv3d(x, y, strides=[2, 1, 1], padding=[1, 1, 1], groups=2)", (1, 4, 4, 3, 3), (2, 2, 2, 3, 3))
     ],
+    "nn.rnn": [("R.nn.rnn(x, y, z, u)[0]", (("t", "n", 2), (3, 2, 2)), (1, 2, 2), (1, 2, 2), (1, 4))],
+    "nn.gru": [("R.nn.gru(x, y, z)[1]", (("t", "n", 2), (3, 2, 2)), (1, 6, 2), (1, 6, 2))],
+    "nn.lstm": [("R.nn.lstm(x, y, z, u)[0]", (("t", "n", 2), (3, 2, 2)), (1, 8, 2), (1, 8, 2), (1, 16))],
     "nn.conv1d_transpose": [("R.nn.conv1d_transpose(x, y, strides=[2])", (("n", 4, "w"), (2, 4, 5)), (4, 2, 3))],
     "nn.conv2d_transpose": [
         ("R.nn.conv2d_transpose(x, y, strides=[2, 3], padding=[1, 0], dilation=[1, 2], groups=2)", IMAGE, (4, 3, 3, 2)),

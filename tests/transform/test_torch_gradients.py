@@ -13,6 +13,8 @@ F = torch.nn.functional
 
 TIES = torch.tensor([[1.0, 3.0, 3.0, 0.0, -1.0, 0.0], [2.0, 2.0, 2.0, 2.0, 0.0, 5.0]])
 
+FIRST_SEES_NOTHING = torch.tensor([[False] * 4, [True, False, False, False], [True] * 4, [False, True, True, False]])
+
 
 class Scalar(torch.nn.Module):
     def __init__(self, function):
@@ -43,6 +45,7 @@ class Scalar(torch.nn.Module):
         lambda x: (x * torch.linspace(1, 1.5, 6)).topk(2, 1).values,
         lambda x: F.interpolate(x[None], scale_factor=2.0, mode="linear"),
         lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 1, 4, 3)] * 3, is_causal=True),
+        lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 1, 4, 3)] * 3, FIRST_SEES_NOTHING),
     ],
 )
 def test_gradients_are_those_of_autograd(function):

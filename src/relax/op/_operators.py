@@ -8,6 +8,7 @@ OPERATORS = {
         "relax.less_equal relax.log_add_exp relax.logical_and relax.logical_or relax.logical_xor "
         "relax.maximum relax.minimum relax.mod relax.multiply relax.not_equal relax.power relax.right_shift "
         "relax.subtract",
+    "relax.op.bit_views": "relax.reinterpret",
     "relax.op.blocks": "relax.dequantize_blocks relax.nn.dynamic_quantize relax.nn.quantized_expert_matmul "
         "relax.nn.quantized_matmul relax.nn.quantized_take",
     "relax.op.ccl": "relax.ccl.allgather relax.ccl.allreduce relax.ccl.broadcast_from_worker0 "
@@ -53,7 +54,6 @@ OPERATORS = {
     "relax.op.qdq": "relax.dequantize relax.quantize",
     "relax.op.random": "relax.random.normal relax.random.seed relax.random.uniform",
     "relax.op.recurrent": "relax.nn.gru relax.nn.lstm relax.nn.rnn",
-    "relax.op.reinterpret": "relax.reinterpret",
     "relax.op.sampling": "relax.multinomial_from_uniform",
     "relax.op.saturating": "relax.saturating_astype",
     "relax.op.scatter": "relax.index_put relax.scatter_elements relax.scatter_nd relax.slice_scatter",

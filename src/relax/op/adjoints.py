@@ -13,7 +13,7 @@ from dataclasses import field
 from ..expr import Tuple, TupleGetItem
 from ..ir import RelaxExpr, StructInfo
 from ..runtime.records import dataclass
-from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .gradients import apply
 from .known import known_struct_info
 
@@ -86,7 +86,7 @@ def _total(own: _Sum, expr: RelaxExpr, info: StructInfo | None) -> RelaxExpr:
     if isinstance(info, TupleStructInfo):
         items = [_total(_field(own, i), TupleGetItem(expr, i), field_info) for i, field_info in enumerate(info.fields)]
         return Tuple(items)
-    if not own.grads:
+    if not own.grads or isinstance(info, (ShapeStructInfo, PrimStructInfo, FuncStructInfo)):
         return _zeros(expr, info)
     total = own.grads[0]
     for grad in own.grads[1:]:

@@ -12,16 +12,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .. import topi
+from ..expr import Call
 from ..prim import IntImm, PrimExpr
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from ..topi.recurrent import DEFAULTS, Activation, activations_of, default_activations
+from .base import Gradients, Term
 from .dims import same_dtype, tensor
 from .errors import DTYPES, OperatorError
 from .facts import MixedPrecision
 from .nn.activation import wide
 from .operands import FLOATS
 from .operator import Array, Operator, operator
+from .recurrent_gradients import recurrent_gradient
 from .sizes import require_dim, require_rank
 
 Direction = Literal["forward", "reverse", "bidirectional"]
@@ -134,6 +137,9 @@ class Recurrent(Operator):
                 continue
             for d, size in enumerate(sizes):
                 require_dim(name, info, d, size)
+
+    def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
+        return recurrent_gradient(self, builder, call, result, grad)
 
     # -------------------------------------------------------------------------------------- reference
 

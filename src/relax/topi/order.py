@@ -107,16 +107,20 @@ def bucketize(
 ) -> te.Tensor:
     """Number of boundaries, in ascending order, less than each element (with `right`, less or equal).
 
+    `boundaries` of more than one dimension has a row for each row of `input_tensor`, with the same leading dimensions.
     Found by binary search. NaN is greater than every boundary.
     """
-    count = boundaries.shape[0]
+    count = boundaries.shape[-1]
     dtype = "int32" if out_int32 else "int64"
 
     def statement(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         loops = [Var(f"i{d}", "int64") for d in range(input_tensor.ndim)]
         low, high = (decl_buffer((1,), "int64", name, scope="local") for name in ("low", "high"))
         middle = intrin.floordiv(low[0] + high[0], 2)
-        value, boundary = sort_key(inputs[0][tuple(loops)]), sort_key(inputs[1][middle])
+        value, boundary = (
+            sort_key(inputs[0][tuple(loops)]),
+            sort_key(inputs[1][(*loops[: boundaries.ndim - 1], middle)]),
+        )
         before = boundary <= value if right else boundary < value
         halve = IfThenElse(
             low[0] < high[0], IfThenElse(before, BufferStore(low, middle + 1, 0), BufferStore(high, middle, 0))

@@ -72,7 +72,7 @@ class _Group:
 
     def each(self, body: Callable[[_Step, PrimExpr], Stmt]) -> Stmt:
         """Loop `body` over each unit of each sequence."""
-        return _each(self.count, self.hidden, lambda s, j: body(self.step(s), j))
+        return each_unit(self.count, self.hidden, lambda s, j: body(self.step(s), j))
 
     def add_products(self, first: int, count: int, factor: Callable[[_Step, PrimExpr], PrimExpr]) -> Stmt:
         """Add the products of a vector and the recurrence weights of gates `first`, … to those gates."""
@@ -83,7 +83,7 @@ class _Group:
         return For(s, 0, self.count, "serial", For(row, 0, self.hidden * count, "serial", products))
 
 
-def _each(count: int, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+def each_unit(count: int, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
     """Loop `body` over each sequence of a group and each index below `extent`, vectorised over indices."""
     s, j, lane = Var("s", "int64"), Var("j", "int64"), Var("lane", "int64")
     if not isinstance(extent, IntImm) or extent.value <= _LANES:
@@ -439,8 +439,8 @@ class _Task:
     def scan(self) -> _Scan:
         return self.writer.scan
 
-    def _each(self, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        return _each(self.count, extent, body)
+    def each_unit(self, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        return each_unit(self.count, extent, body)
 
     def start_states(self) -> Stmt:
         writer = self.writer
@@ -452,7 +452,7 @@ class _Task:
             stores = [BufferStore(state, writer.initial(given, index), index) for state, given in states]
             return seq_of(stores)
 
-        return self._each(self.scan.hidden, start)
+        return self.each_unit(self.scan.hidden, start)
 
     def start_gates(self) -> Stmt:
         """Initialise the gates with the products of the inputs and the biases."""
@@ -463,14 +463,14 @@ class _Task:
             return BufferStore(self.gates, value, (s, to))
 
         if not self.scan.what.separate_bias:
-            return self._each(rows, lambda s, row: start(s, row, row))
+            return self.each_unit(rows, lambda s, row: start(s, row, row))
         late = rows - hidden
 
         def apart(s: PrimExpr, j: PrimExpr) -> Stmt:
             inner = BufferStore(self.gates, bias[d, 1, j + late], (s, j + late))
             return SeqStmt((start(s, j + late, j + rows), inner))
 
-        return SeqStmt((self._each(late, lambda s, row: start(s, row, row)), self._each(hidden, apart)))
+        return SeqStmt((self.each_unit(late, lambda s, row: start(s, row, row)), self.each_unit(hidden, apart)))
 
     def idle(self) -> Stmt:
         """Store zeros as the results of a step beyond the end of a sequence."""
@@ -480,7 +480,7 @@ class _Task:
             index = self.writer.result_index(self.at, self.d, self.first + s, j)
             return BufferStore(self.writer.y, zero, index)
 
-        return self._each(self.scan.hidden, put)
+        return self.each_unit(self.scan.hidden, put)
 
     def step(self, s: PrimExpr) -> _Step:
         """Accessors for sequence `s` of the group."""
@@ -577,4 +577,14 @@ def lstm(
     return _Scan(spec, operands).run()
 
 
-__all__ = ["DEFAULTS", "Activation", "Recurrence", "activations_of", "default_activations", "gru", "lstm", "rnn"]
+__all__ = [
+    "DEFAULTS",
+    "Activation",
+    "Recurrence",
+    "activations_of",
+    "default_activations",
+    "each_unit",
+    "gru",
+    "lstm",
+    "rnn",
+]

@@ -26,10 +26,11 @@ operands, which the operator's own rule makes of the gradient by its result (`re
 of several uses of a variable are summed. Only what leads from a required parameter to the target is differentiated.
 What a rule does not use is left to DeadCodeElimination.
 
-The function is pure and straight: bindings of operators, tuples, projections and match_casts, inside dataflow blocks or
-not; they all come into one dataflow block. Refused (E4012), all reasons together: branches, local functions, calls of
-functions on the way to the target, operators without a derivative, dtypes or shapes that a rule needs and that are not
-known. An operator without a rule is differentiated by its formula (`relax.op.formula_gradients`).
+The function is pure: bindings of operators, calls, branches, tuples, projections and match_casts, inside dataflow
+blocks or not; they all come into one dataflow block. Calls of functions and branches are differentiated by functions of
+their own (`gradient_calls`), recursive calls too. Refused (E4012), all reasons together: local functions, operators
+without a derivative, dtypes or shapes that a rule needs and that are not known. An operator without a rule is
+differentiated by its formula (`relax.op.formula_gradients`).
 
 ``R.grad.no_grad(x)`` is x, to which no gradient passes. What is computed from ``R.grad.start_checkpoint(x)`` up to
 ``R.grad.end_checkpoint(y)`` is not kept for the backward half: that computes it again where it needs it, from x. It
@@ -43,6 +44,8 @@ from collections.abc import Iterator, Sequence
 from ..analysis.properties import LEGALIZED, NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..analysis.uses import uses_of
 from ..block_builder import BlockBuilder
+from ..derive.call_graph import call_graph, reachable, recursive_groups
+from ..derive.context import FORCE_PURE
 from ..derive.normalize import normalize_module
 from ..derive.substitution import copy_with_new_vars
 from ..expr import Binding, Call, Function, MatchCast, Tuple, TupleGetItem, Var, VarBinding
@@ -68,9 +71,13 @@ from ..op.creation import Ones
 from ..op.errors import OperatorError
 from ..op.formula_gradients import formula_gradient
 from ..op.grad import EndCheckpoint, Mark, NoGrad, StartCheckpoint
-from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from ..op.intrinsics import CallTIR
+from ..op.kernel_gradients import kernel_gradient
+from ..struct_info import TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
+from .gradient_calls import Calls, is_settled, may_vary, result_gradient
 from .one_block import OneBlock, bindings_of, body_of, obstacles, results_of
+from .to_non_dataflow import without_dataflow
 
 SUFFIX = "_adjoint"
 CODE = "E4012"
@@ -91,16 +98,50 @@ def Gradient(
         raise _error(f"{func_name!r} is no Relax function of the module")
     positions = _positions(function, require_grads)
     name = f"{func_name}{SUFFIX}"
-    normal = normalize_module(mod).without([name])
-    copy = copy_with_new_vars(_function(normal, func_name))
-    adjoint = _Adjoint(normal, name, copy, [copy.params[i] for i in positions], target_index).function()
     present = mod.get(name)
+    normal = normalize_module(mod)
+    if present is not None:  # functions that an earlier differentiation added are to get the same names again
+        reached = reachable(normal.without([name]), {func_name})
+        normal = normal.without([other.name_hint for other in normal.functions if other.name_hint not in reached])
+    adjoint = _module(normal, func_name, name, positions, target_index)
     if present is None:
         return adjoint
     if structural_equal(present, adjoint[name], map_free_vars=True):
         return mod
     hint = "rename it, or remove it before differentiating again"
     raise _error(f"the module has another function {name!r}", present.span, hint)
+
+
+def _module(mod: IRModule, func_name: str, name: str, positions: Sequence[int], target_index: int) -> IRModule:
+    """The module with the adjoint, and with the functions that it pulls gradients back through calls by."""
+    calls = Calls()
+    function = _function(mod, func_name)
+    outlined = calls.outlined(mod, func_name)
+    copy = copy_with_new_vars(_function(outlined, func_name))
+    required = [copy.params[i] for i in positions]
+    new = _Adjoint(outlined, name, copy, required, calls, target=_target(copy, target_index)).function()[0]
+    while calls.pending:
+        item = calls.pending.pop(0)
+        if item.name in calls.branches:
+            new, chosen = calls.choice(new, item)
+        else:
+            source = calls.outlined(new, item.name)
+            own = copy_with_new_vars(_function(source, item.name))
+            head, temporary = result_gradient(own), f"{item.vjp}_body"
+            wanted = [own.params[i] for i in item.indices]
+            if item.name != func_name and source is not new:
+                source = source.with_function(item.name, _function(new, item.name))
+            new, written = _Adjoint(source, temporary, own, wanted, calls, head=head).function()
+            chosen = _function(new, written.name_hint)
+            if written.name_hint != temporary:  # the module has an equal one already
+                chosen = copy_with_new_vars(chosen)
+            new = new.without([temporary])
+        new = normalize_module(new.with_function(item.vjp, chosen.without_attr("global_symbol")))
+    added = {vjp.name_hint for vjp, _ in calls.vjps.values()}
+    for group in recursive_groups(call_graph(new)):
+        for each in added.intersection(group):  # no dataflow block may call its own function
+            new = new.with_function(each, without_dataflow(_function(new, each)))
+    return new.with_function(func_name, function)
 
 
 def _error(message: str, span: Span | None = None, hint: str = "") -> DiagnosticError:
@@ -151,24 +192,6 @@ def _is_float(info: StructInfo) -> bool:
     return isinstance(info, TensorStructInfo) and info.dtype.is_float
 
 
-def _may_vary(info: StructInfo | None) -> bool:
-    """True for a value that contains or may contain a float tensor."""
-    return any(
-        isinstance(field, (FuncStructInfo, ObjectStructInfo))
-        or (isinstance(field, TensorStructInfo) and (field.dtype.is_float or field.dtype.is_void))
-        for field in (fields_in(info) if info is not None else (ObjectStructInfo(),))
-    )
-
-
-def _is_settled(info: StructInfo | None) -> bool:
-    """True if it is known for each part of a value whether it is a float tensor."""
-    return info is not None and not any(
-        isinstance(field, (FuncStructInfo, ObjectStructInfo))
-        or (isinstance(field, TensorStructInfo) and field.dtype.is_void)
-        for field in fields_in(info)
-    )
-
-
 def _target(func: Function, index: int) -> tuple[RelaxExpr, TensorStructInfo]:
     """The expression to differentiate, and what it is."""
     body, outputs = body_of(func).body, results_of(func)
@@ -189,13 +212,24 @@ def _target(func: Function, index: int) -> tuple[RelaxExpr, TensorStructInfo]:
 class _Adjoint:
     """Builds the adjoint of one function, whose variables are its own already."""
 
-    def __init__(self, mod: IRModule, name: str, func: Function, required: Sequence[Var], target_index: int) -> None:
-        self.name, self.func, self.required = name, func, required
+    def __init__(
+        self,
+        mod: IRModule,
+        name: str,
+        func: Function,
+        required: Sequence[Var],
+        calls: Calls,
+        *,
+        target: tuple[RelaxExpr, TensorStructInfo] | None = None,
+        head: Var | None = None,
+    ) -> None:
+        self.name, self.func, self.required, self.calls = name, func, required, calls
         self.body = body_of(func).body
-        self.target, self.target_info = _target(func, target_index)
+        self.target, self.head = target, head
         self.bindings = bindings_of(func)
         self.builder = BlockBuilder(mod, warn=False)
-        self.forward = OneBlock((*func.params, *uses_of(self.body).variables))
+        kept = uses_of(self.body).variables if head is None else ()
+        self.forward = OneBlock((*func.params, *kept))
         self.active: set[Var] = set()
         """Variables that depend on required parameters."""
         self.segment: dict[Var, int] = {}
@@ -206,24 +240,33 @@ class _Adjoint:
         """Parts of the gradients by one binding's operands, over the variables bound here."""
         self.problems: list[Diagnostic] = []
 
-    def function(self) -> IRModule:
-        """The module with the adjoint."""
+    def function(self) -> tuple[IRModule, GlobalVar]:
+        """The module with the adjoint, and its name there."""
         self._check_straight()
         self._find_active()
         attrs = {k: v for k, v in self.func.attrs.items() if k != "global_symbol"}
+        if self.head is not None:  # others, as Primitive, speak of how the function itself is lowered
+            attrs = {k: v for k, v in attrs.items() if k == FORCE_PURE}
         self.builder.used_names.update(binding.var.name_hint for binding in self.bindings)
-        with self.builder.function(self.name, self.func.params, attrs):
+        params = self.func.params if self.head is None else (*self.func.params, self.head)
+        with self.builder.function(self.name, params, attrs, private=self.head is not None):
             with self.builder.dataflow():
                 for position, binding in enumerate(self.bindings):
                     self._copy(position, binding)
                 gradients = self._differentiate()
-            result = self.forward.expression(self.body)
-            self.builder.emit_func_output(Tuple((result, Tuple(gradients))))
-        return self.builder.get()
+            if self.head is None:
+                result = self.forward.expression(self.body)
+                written = self.builder.emit_func_output(Tuple((result, Tuple(gradients))))
+            else:
+                written = self.builder.emit_func_output(Tuple(gradients))
+        return self.builder.get(), written
 
     def _check_straight(self) -> None:
         """Report constructs that a dataflow block cannot hold."""
-        for reason, span, hint in obstacles(self.func):
+        reasons = obstacles(self.func)
+        if not self.func.is_pure:
+            del reasons[1:]  # its branches are still in place: they are no obstacle in a pure function
+        for reason, span, hint in reasons:
             self._problem(f"{reason} has no gradient", span, hint)
         self._report()
 
@@ -240,7 +283,7 @@ class _Adjoint:
             value = binding.value
             if isinstance(value, Call) and is_call_of(value, NoGrad):
                 continue
-            if any(var in self.active for var in _operands(value)) and _may_vary(binding.var.struct_info_):
+            if any(var in self.active for var in _operands(value)) and may_vary(binding.var.struct_info_):
                 self.active.add(binding.var)
 
     # -- the forward half
@@ -266,10 +309,12 @@ class _Adjoint:
 
     def _differentiate(self) -> list[RelaxExpr]:
         """Emit the gradients; those by the required parameters."""
-        if any(var in self.active for var in _operands(self.target)):
-            ones = Ones(self.target_info.dtype).call(())
-            name = next(iter(_operands(self.target))).name_hint
-            self.adjoints.add(self.target, self.builder.emit(ones, f"{name}{SUFFIX}"))
+        if self.head is not None:
+            self._add(self.body, self.head, self.func.span)
+        elif self.target is not None and any(var in self.active for var in _operands(self.target[0])):
+            ones = Ones(self.target[1].dtype).call(())
+            name = next(iter(_operands(self.target[0]))).name_hint
+            self.adjoints.add(self.target[0], self.builder.emit(ones, f"{name}{SUFFIX}"))
         for binding in reversed(self.bindings):
             if binding.var in self.adjoints:
                 self._pass_on(binding)
@@ -294,12 +339,39 @@ class _Adjoint:
                 gradients = self._gradients(binding.var, value, grad, span)
                 for arg, gradient in zip(value.args, gradients, strict=True):
                     self._add(arg, gradient, span)
+            case Call(op=GlobalVar() as callee) if (found := self.calls.vjp(self.builder, callee)) is not None:
+                vjp, indices = found
+                if not self._is_settled_call(binding.var, value, callee, indices, span):
+                    return
+                pulled = self._placed(Call(vjp, (*value.args, grad), span=span), f"{callee.name_hint}{SUFFIX}", span)
+                for k, i in enumerate(indices):
+                    self._add(value.args[i], TupleGetItem(pulled, k), span)
             case Call(op=callee):
                 name = f" of {callee.name_hint}" if isinstance(callee, (GlobalVar, Var)) else ""
-                hint = "relax.transform.InlinePrivateFunctions puts bodies of private functions in the place of calls"
+                hint = "a pure function of the module has one, if the struct info of its result is declared"
                 self._problem(f"a call{name}, which is no operator, has no gradient", span, hint)
             case _:
                 self._problem(f"this {type(value).__name__} has no gradient", span)
+
+    def _is_settled_call(
+        self, var: Var, call: Call, callee: GlobalVar, indices: Sequence[int], span: Span | None
+    ) -> bool:
+        """Report results and arguments of which it is not known whether they are tensors of floats; False if any."""
+        subject = "if" if callee.name_hint in self.calls.branches else f"a call of {callee.name_hint}"
+        if not is_settled(var.struct_info_):
+            hint = "declare it in the struct info of the result"
+            self._problem(f"{subject} has no gradient where the dtype of its result is not known", span, hint)
+            return False
+        for i, arg in enumerate(call.args):
+            if i in indices or not may_vary(arg.struct_info_):
+                continue
+            active = next((each for each in _operands(arg) if each in self.active), None)
+            if active is not None:
+                hint = "declare the parameter as R.Tensor(..., dtype), or match_cast the value"
+                message = f"{subject} has no gradient where the dtype of the parameter for {active.name_hint}"
+                self._problem(f"{message} is not known", span, hint)
+                return False
+        return True
 
     def _gradients(self, var: Var, call: Call, grad: RelaxExpr, span: Span | None) -> Sequence[RelaxExpr | None]:
         """The gradients by the operands of an operator's call, by its rule."""
@@ -308,7 +380,7 @@ class _Adjoint:
         assert isinstance(call.op, Op)
         name = call.op.name.removeprefix("relax.")
         for value in (var, *(arg for arg in _operands(call) if arg in self.active)):
-            if not _is_settled(value.struct_info_):
+            if not is_settled(value.struct_info_):
                 hint = f"say it: {value.name_hint} = R.match_cast({value.name_hint}, R.Tensor(..., dtype))"
                 message = f"{name} has no gradient where the dtype of {value.name_hint} is not known"
                 self._problem(message, span, hint)
@@ -317,6 +389,8 @@ class _Adjoint:
             gradients = None if operator is None else operator.gradient_of_call(self.builder, call, var, grad)
             if operator is not None and gradients is None:
                 gradients = formula_gradient(operator, self.builder, call, grad)
+                if gradients is None and type(operator) is CallTIR:
+                    gradients = kernel_gradient(self.builder, call, grad)
         except OperatorError as error:
             self._problem(error.message, span, error.hint)
             return nothing
@@ -339,7 +413,7 @@ class _Adjoint:
                 self._add(item, grad.fields[i] if isinstance(grad, Tuple) else TupleGetItem(grad, i), span)
             return
         var = next(iter(_operands(operand)), None)
-        if var in self.active and _may_vary(operand.struct_info_):
+        if var in self.active and may_vary(operand.struct_info_):
             assert var is not None
             self.adjoints.add(operand, self._placed(grad, f"{var.name_hint}{SUFFIX}", span))
 

@@ -123,6 +123,69 @@ def test_a_size_that_no_tensor_tells_is_passed():
     assert str(after["main"].body.blocks[0].bindings[0].value.args[-1]) == "R.shape([n])"
 
 
+SPREAD = """
+    @T.prim_func(private=True)
+    def spread(A: T.Buffer((1, 3), "float32"), b: T.handle):
+        T.func_attr({"op_pattern": 1})
+        n = T.int64()
+        B = T.match_buffer(b, (n, 3), "float32")
+        for i, j in T.grid(n, T.int64(3)):
+            with T.block("spread"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = A[0, v_j]
+"""
+
+
+def test_a_shape_that_is_a_variable_of_the_caller(check):
+    """The result of a group is described by its dimensions, not by a variable that its function does not have."""
+    params = 'x: R.Tensor((1, 3), "float32"), y: R.Tensor(("n", 3), "float32")'
+    before = module(
+        f"""
+        @R.function
+        def main({params}) -> R.Tensor(ndim=2, dtype="float32"):
+            n = T.int64()
+            with R.dataflow():
+                lv = R.call_tir(cls.relu, (x,), R.Tensor((1, 3), "float32"))
+                s = R.shape_of(y)
+                lv1: R.Tensor(s, "float32") = R.call_tir(cls.spread, (lv,), R.Tensor((n, 3), "float32"))
+                gv = R.call_tir(cls.relu, (lv1,), R.Tensor((n, 3), "float32"))
+                R.output(gv)
+            return gv
+        """,
+        KERNELS,
+        SPREAD,
+    )
+    expected = module(
+        f"""
+        @R.function
+        def main({params}) -> R.Tensor(ndim=2, dtype="float32"):
+            n = T.int64()
+            with R.dataflow():
+                s = R.shape_of(y)
+                lv1: R.Tensor(s, "float32") = cls.fused_relu_spread(x, R.shape([n]))
+                gv = R.call_tir(cls.relu, (lv1,), R.Tensor((n, 3), "float32"))
+                R.output(gv)
+            return gv
+        """,
+        KERNELS,
+        SPREAD,
+        """
+        @R.function(private=True)
+        def fused_relu_spread(
+            x: R.Tensor((1, 3), "float32"), sizes: R.Shape(["n"])
+        ) -> R.Tensor(("n", 3), "float32"):
+            R.func_attr({"Primitive": 1})
+            n = T.int64()
+            with R.dataflow():
+                lv = R.call_tir(cls.relu, (x,), R.Tensor((1, 3), "float32"))
+                lv1 = R.call_tir(cls.spread, (lv,), R.Tensor((n, 3), "float32"))
+                R.output(lv1)
+            return lv1
+        """,
+    )
+    check(FuseOps(), before, expected)
+
+
 def test_what_a_diamond_and_a_residual_become():
     @I.ir_module
     class Mod:

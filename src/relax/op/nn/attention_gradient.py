@@ -50,6 +50,9 @@ def attention_gradient(
     if seen is not None:
         scores = apply("where", seen, scores, apply("full_like", scores, PrimValue(const(HIDDEN, wide))))
     weights: Term = apply("nn.softmax", scores, axis=-1)
+    if bias:  # a query all of whose scores are -inf sees no key: its result is 0, and so are its gradients
+        never = apply("full_like", scores, PrimValue(const(float("-inf"), wide)))
+        weights = masked(weights, apply("not_equal", scores, never))
     if seen is not None:
         weights = masked(weights, seen)
     by_weights: Term = apply("matmul", d_out, _transposed(v))

@@ -401,8 +401,7 @@ class BatchNorm(Operator):
         if self.training:
             share = self.momentum
             mean, (standard, root) = _mean(data, other_axes), _standardised_term(data, other_axes, self.epsilon)
-            by_batch = apply("broadcast_to", along(by_mean), apply("shape_of", data))
-            statistics = by_batch * share + along(by_var) * (data - mean) * (2 * share)
+            statistics = along(by_mean) * share + along(by_var) * (data - mean) * (2 * share)
             count = apply("sum", apply("ones_like", data), axis=other_axes, keepdims=True)
             by_data = _standardised_gradient(standard, root, slope, other_axes) + statistics / count
             by_mean, by_var = by_mean * (1 - share), by_var * (1 - share)

@@ -9,7 +9,8 @@ Before   lv = R.add(x, w)                 After   @R.function(private=True)
                                                       return lv1
 
 The variables and constants that the bindings read become parameters, constants only if they are lifted. A size that no
-parameter tells arrives by a last parameter, an R.Shape. The function has shape variables of its own.
+parameter tells arrives by a last parameter, an R.Shape. The function has shape variables of its own. Struct info whose
+shape is a variable of the caller, as in ``R.Tensor(s, "float32")``, gets the dimensions of that shape.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ...expr import (
 )
 from ...info.mapping import bound_in
 from ...ir import GlobalVar, RelaxExpr
-from ...prim import PrimExpr, SizeVar
+from ...prim import PrimExpr, SizeVar, free_vars
 from ...prim import Var as ShapeVar
 from ...struct_info import ShapeStructInfo, TupleStructInfo
 
@@ -65,7 +66,7 @@ def outlined(
     told = bound_in(*(argument.struct_info for argument in arguments))
     sizes = tuple(v for v in sizes_in(group) if v not in told)
     renamed: dict[ShapeVar, PrimExpr] = {v: SizeVar(v.name, v.dtype) for v in (*told, *sizes)}
-    rewrite = Substitution({}, renamed)
+    rewrite = _Inside({}, renamed)
     params: list[Var] = []
     constants: dict[RelaxExpr, Var] = {}
     for number, argument in enumerate(arguments):
@@ -93,6 +94,19 @@ def outlined(
     returns = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
     function = Function(params, SeqExpr([DataflowBlock(bindings)], result), returns, True, attrs)
     return Outlined(function, arguments, sizes)
+
+
+class _Inside(Substitution):
+    """Substitution of the caller's variables, by dimensions where a variable stands for a shape in struct info."""
+
+    def shape(self, shape: RelaxExpr) -> RelaxExpr | None:
+        if not isinstance(shape, Var) or shape in self.variables:
+            return super().shape(shape)
+        info = shape.struct_info_
+        values = info.values if isinstance(info, ShapeStructInfo) else None
+        if values is None or any(var not in self.shape_vars for value in values for var in free_vars(value)):
+            return None  # the number of dimensions remains
+        return super().shape(ShapeExpr(values))
 
 
 def operands_of(value: RelaxExpr) -> list[RelaxExpr]:
