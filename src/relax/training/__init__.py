@@ -12,11 +12,21 @@ Gradients are those of `relax.transform.Gradient`.
 from __future__ import annotations
 
 from ..ir.tvm_names import answer_missing
-from . import loss, optimizer, setup_trainer, trainer, utils
+from . import loss, optimizer, schedules, setup_trainer, trainer, utils
 from .setup_trainer import SetupTrainer
 from .trainer import Trainer
 from .utils import AppendLoss
 
-__all__ = ["AppendLoss", "SetupTrainer", "Trainer", "loss", "optimizer", "setup_trainer", "trainer", "utils"]
+__all__ = [
+    "AppendLoss",
+    "SetupTrainer",
+    "Trainer",
+    "loss",
+    "optimizer",
+    "schedules",
+    "setup_trainer",
+    "trainer",
+    "utils",
+]
 
 answer_missing(__name__)

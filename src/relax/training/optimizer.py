@@ -29,6 +29,7 @@ from ..prim import IntImm
 from ..runtime import NDArray, nd
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .errors import misfit
+from .schedules import Schedule
 
 Term = Any
 """An expression with Python's operators."""
@@ -36,6 +37,10 @@ Term = Any
 
 WeightDecay = float | Callable[[str], float]
 """Weight decay of all parameters, or a function from a parameter's name to its weight decay."""
+
+
+Rate = float | Schedule
+"""Learning rate: a number, or a function from the number of updates done to the rate of the next update."""
 
 
 class Options(TypedDict, total=False):
@@ -49,14 +54,20 @@ class Options(TypedDict, total=False):
     master_weights: bool
     """True updates a float32 copy of each parameter, kept in the states, and rounds it to the parameter's dtype."""
     scheduled: bool
-    """True makes the learning rate the last state, a scalar, which may be replaced between steps."""
+    """True makes the learning rate the last state, a scalar, which may be replaced between steps; a schedule as the
+    learning rate does, too."""
 
 
 class Optimizer:
     """Base class of optimizers: `init` takes the parameters, `get_function` returns the update function."""
 
-    def __init__(self, name: str, lr: float = 0.0, **options: Unpack[Options]) -> None:
-        self.name, self.lr = name, float(lr)
+    def __init__(self, name: str, lr: Rate = 0.0, **options: Unpack[Options]) -> None:
+        self.name = name
+        self.schedule: Schedule | None = lr if callable(lr) else None
+        """Learning rate as a function of the number of updates done; None if it is a number."""
+        self.lr = float(lr(0) if callable(lr) else lr)
+        if self.schedule is not None:
+            options["scheduled"] = True
         unknown = options.keys() - Options.__annotations__.keys()
         if unknown:
             raise TypeError(f"{name}: unexpected options {', '.join(sorted(unknown))}")
@@ -234,7 +245,7 @@ def _fields(builder: BlockBuilder, whole: Var, indices: range) -> list[Var]:
 class SGD(Optimizer):
     """Stochastic gradient descent: p ← p - lr · (g + weight_decay · p)."""
 
-    def __init__(self, lr: float, weight_decay: WeightDecay = 0, **options: Unpack[Options]) -> None:
+    def __init__(self, lr: Rate, weight_decay: WeightDecay = 0, **options: Unpack[Options]) -> None:
         super().__init__("SGD", lr, **options)
         self.weight_decay = weight_decay
 
@@ -257,7 +268,7 @@ class MomentumSGD(Optimizer):
 
     def __init__(
         self,
-        lr: float,
+        lr: Rate,
         momentum: float,
         dampening: float = 0,
         weight_decay: WeightDecay = 0,
@@ -299,7 +310,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        lr: float,
+        lr: Rate,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-08,
         weight_decay: WeightDecay = 0,
@@ -346,7 +357,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        lr: float,
+        lr: Rate,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-08,
         weight_decay: WeightDecay = 0.01,
@@ -364,7 +375,7 @@ class Lion(Optimizer):
 
     def __init__(
         self,
-        lr: float,
+        lr: Rate,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: WeightDecay = 0,
         **options: Unpack[Options],
@@ -400,7 +411,7 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         weight_decay: WeightDecay = 0.1,
         momentum: float = 0.95,
         nesterov: bool = True,

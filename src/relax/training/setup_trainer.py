@@ -37,7 +37,8 @@ class SetupTrainer(ModulePass):
     lowered to kernels.
 
     The result has the module attributes `input_num`, `param_num`, `state_num`, and `optim_states`, the initial states
-    of the optimizer. Raises DiagnosticError (E4013) if the parts do not fit, (E4012) for operations without a gradient.
+    of the optimizer; `has_schedule` is true if its learning rate is a schedule. Raises DiagnosticError (E4013) if the
+    parts do not fit, (E4012) for operations without a gradient.
     """
 
     BACKBONE_FUNC: ClassVar[str] = "backbone"
@@ -48,6 +49,7 @@ class SetupTrainer(ModulePass):
     PARAM_NUM_ATTR: ClassVar[str] = "param_num"
     STATE_NUM_ATTR: ClassVar[str] = "state_num"
     OPTIM_STATES_ATTR: ClassVar[str] = "optim_states"
+    SCHEDULED_ATTR: ClassVar[str] = "has_schedule"
 
     def __init__(
         self, loss: Loss, optimizer: Optimizer, loss_args: Sequence[TensorStructInfo], legalize: bool = True
@@ -87,6 +89,7 @@ class SetupTrainer(ModulePass):
                 self.PARAM_NUM_ATTR: params,
                 self.STATE_NUM_ATTR: states,
                 self.OPTIM_STATES_ATTR: list(self._optimizer.state),
+                **({self.SCHEDULED_ATTR: True} if self._optimizer.schedule is not None else {}),
             }
         )
 

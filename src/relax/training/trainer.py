@@ -14,6 +14,7 @@ from ..prim import IntImm
 from ..runtime import Device, NDArray, VirtualMachine, nd
 from ..struct_info import TensorStructInfo
 from .errors import misfit
+from .schedules import Schedule
 from .setup_trainer import SetupTrainer
 
 Values = Sequence[Any] | Mapping[str, Any]
@@ -24,11 +25,18 @@ class Trainer:
     """Trainer of a module that `SetupTrainer` created and `relax.build` compiled.
 
     `train_mod` is the module, `vm` the virtual machine that runs it on `device`. With `zero_init_param_state`, all
-    parameters and states are initialised to zeros; else they must be loaded before the first step.
+    parameters and states are initialised to zeros; else they must be loaded before the first step. `schedule` is that
+    of the optimizer, of which the module holds only the first learning rate. Raises DiagnosticError (E4013) if the
+    module is not of `SetupTrainer`, or if its optimizer has a schedule and none is given, or the reverse.
     """
 
     def __init__(
-        self, train_mod: IRModule, vm: VirtualMachine, device: Device, zero_init_param_state: bool = True
+        self,
+        train_mod: IRModule,
+        vm: VirtualMachine,
+        device: Device,
+        zero_init_param_state: bool = True,
+        schedule: Schedule | None = None,
     ) -> None:
         self.mod, self.vm, self.device = train_mod, vm, device
         attrs = train_mod.attrs
@@ -44,6 +52,11 @@ class Trainer:
             absent = ", ".join(missing) or SetupTrainer.ADJOINT_FUNC
             hint = "make the module with relax.training.SetupTrainer"
             raise misfit(f"Trainer: the module has no {absent}", hint=hint)
+        if bool(attrs.get(SetupTrainer.SCHEDULED_ATTR)) != (schedule is not None):
+            has = "no schedule" if schedule is not None else "a schedule of its learning rate"
+            hint = "" if schedule is not None else "pass it: Trainer(..., schedule=optimizer.schedule)"
+            raise misfit(f"Trainer: the optimizer of the module has {has}", hint=hint)
+        self._schedule, self._updates = schedule, 0
         self._input_num, self._param_num, self._state_num = (int(attrs[name]) for name in needed[:3])
         states: Sequence[NDArray] = attrs[needed[3]]
         self._optim_states: Any = tuple(nd.array(state, device) for state in states)
@@ -157,6 +170,10 @@ class Trainer:
         if self._state_num:
             loss, *states = values
             self._states = states
+        if self._schedule is not None:
+            rate = np.asarray(self._schedule(self._updates), self._optim_states[-1].numpy().dtype)
+            self._optim_states = (*tuple(self._optim_states)[:-1], nd.array(rate, self.device))
+        self._updates += 1
         updated: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](tuple(self.params), gradients, self._optim_states)
         params, self._optim_states = updated
         self._params = list(params)

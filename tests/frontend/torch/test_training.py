@@ -13,6 +13,7 @@ from relax.ir import DiagnosticError
 from relax.training.optimizer import SGD, AdamW
 
 BATCH = torch.export.Dim.DYNAMIC
+QUICK = "llvm -opt-level=1"
 
 
 def images(n, generator):
@@ -35,7 +36,7 @@ class Network(torch.nn.Module):
 def started(module, optimizer):
     x, y = images(4, torch.Generator().manual_seed(0))
     shapes = (({0: BATCH},), ({0: BATCH},))
-    return trainable(module, functional.cross_entropy, optimizer, (x,), (y,), dynamic_shapes=shapes)
+    return trainable(module, functional.cross_entropy, optimizer, (x,), (y,), dynamic_shapes=shapes, target=QUICK)
 
 
 def test_steps_are_those_of_torch():
@@ -64,6 +65,57 @@ def test_steps_are_those_of_torch():
         training.lr = 0.1
     with pytest.raises(TypeError, match="load_into: the module has no conv.weight"):
         training.load_into(torch.nn.ReLU())
+
+
+class Shifted(torch.nn.Module):
+    """A layer with a buffer that its state dict does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = torch.nn.Linear(3, 2)
+        self.register_buffer("shift", torch.ones(2), persistent=False)
+
+    def forward(self, x):
+        self.shift.add_(1)
+        return self.dense(x) + self.shift
+
+
+def test_buffers_that_a_module_does_not_save_are_loaded():
+    module, x = Shifted(), torch.ones(4, 3)
+    training = trainable(module, lambda y: y.square().mean(), AdamW(0.01), (x,), target=QUICK)
+    first, second = training.step((x,)), training.step((x,))
+    training.load_into(module)
+    assert second > first
+    assert module.shift.tolist() == [3, 3]
+
+
+class Tied(torch.nn.Module):
+    """A table of words that is the last layer, too, as in language models."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.dense = torch.nn.Embedding(5, 4), torch.nn.Linear(4, 4)
+        self.head = torch.nn.Linear(4, 5, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.head(self.dense(self.words(ids)).tanh())
+
+
+def test_a_tied_parameter_is_trained_once_by_both_of_its_gradients():
+    module, ids = Tied(), torch.tensor([0, 1, 3, 1])
+    training = trainable(module, functional.cross_entropy, SGD(0.1), (ids,), (ids,), target=QUICK)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(module(ids), ids)
+        loss.backward()
+        optimizer.step()
+        assert training.step((ids,), (ids,)) == pytest.approx(loss.item(), rel=1e-5)
+    trained = Tied()
+    training.load_into(trained)
+    assert trained.head.weight is trained.words.weight
+    torch.testing.assert_close(trained.head.weight, module.head.weight)
 
 
 class Dropped(torch.nn.Module):

@@ -5,6 +5,9 @@
         loss = training.step((images,), (labels,))
     training.load_into(module)
 
+`Training.backward` and `Training.update` are the halves of a step: several calls of the one accumulate gradients for
+the other. `Training.distribute` averages them over processes.
+
 The program is that of the module in the mode it is in: batch norms in the mode train normalise by the batch and update
 their statistics, dropouts draw a new mask in each step. The package ``torch`` is used but not imported here.
 """
@@ -43,6 +46,7 @@ def trainable(
     targets: Sequence[Any] = (),
     *,
     dynamic_shapes: tuple[Any, Any] | None = None,
+    autocast: Any = None,
     target: Any = "llvm",
 ) -> Training:
     """Compile training steps of a torch module.
@@ -60,6 +64,9 @@ def trainable(
         Examples of the arguments of one step, from which the program is exported.
     dynamic_shapes
         Dynamic dimensions of the inputs, and of the targets, each as ``torch.export.export`` takes them.
+    autocast
+        ``torch.bfloat16`` computes module and loss under ``torch.autocast`` with this dtype; parameters, gradients and
+        the optimizer's states keep theirs.
     target
         The target the step is built for.
 
@@ -73,14 +80,19 @@ def trainable(
     DiagnosticError
         (E6001) if an operator is not supported or no parameter requires a gradient, (E4012) if an operator has no
         gradient.
+    ValueError
+        If `autocast` is another dtype than torch's autocast takes.
     """
     torch = sys.modules["torch"]
-    program = _exported(torch, module, loss, tuple(inputs), tuple(targets), dynamic_shapes)
-    mod = from_exported_program(program, keep_params_as_input=True)
+    if autocast not in (None, torch.bfloat16, torch.float16):
+        raise ValueError(f"trainable: autocast is {autocast}, expected torch.bfloat16 or torch.float16")
+    program = _exported(torch, module, loss, tuple(inputs), tuple(targets), dynamic_shapes, autocast)
+    mod = from_exported_program(program, keep_params_as_input=True, check_sizes=False)
     main = _seeds_as_params(cast(Function, mod["main"]))
     count: int = main.attrs["num_input"]
     targets_of = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
-    wanted = {_PREFIX + name for name, param in module.named_parameters() if param.requires_grad}
+    named = module.named_parameters(remove_duplicate=False)  # the program has a tied parameter by its first name
+    wanted = {_PREFIX + name for name, param in named if param.requires_grad}
     values = list(main.attrs.get("params", ()))
     kept = {var.name_hint: value for var, value in zip(main.params[count:], values, strict=False)}
     trained = [var for var in main.params[count:] if targets_of.get(var.name_hint) in wanted]
@@ -98,7 +110,13 @@ def trainable(
 
 
 def _exported(
-    torch: Any, module: Any, loss: Callable[..., Any], inputs: tuple[Any, ...], targets: tuple[Any, ...], shapes: Any
+    torch: Any,
+    module: Any,
+    loss: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    targets: tuple[Any, ...],
+    shapes: Any,
+    autocast: Any,
 ) -> Any:
     """The exported program of module and loss, in which dropouts and batch norms of the mode train are spelled out."""
 
@@ -108,7 +126,8 @@ def _exported(
             self.module, self.loss = module, loss
 
         def forward(self, inputs: Any, targets: Any) -> Any:
-            return self.loss(self.module(*inputs), *targets)
+            with torch.autocast("cpu", autocast, enabled=autocast is not None):
+                return self.loss(self.module(*inputs), *targets)
 
     whole = WithLoss()
     whole.training = module.training
@@ -196,9 +215,15 @@ class Training:
         self._trained, self._names, self._mutated = list(trained), dict(names), list(mutated)
         self._values = {name: nd.array(value) for name, value in values.items()}
         self._scheduled = bool(optimizer.options.get("scheduled"))
+        self._schedule = optimizer.schedule
         self._states: Any = optimizer.state_of([self._values[name] for name in trained])
         self._rng = np.random.default_rng()
         self._vm = VirtualMachine(build(mod, target), cpu())
+        self._gradients: list[Any] = []
+        """Sums of the gradients since the last update, as torch tensors."""
+        self._summands = 0
+        self._updates = 0
+        self._group: Any = None
 
     def seed(self, seed: int) -> None:
         """Make the masks of dropouts from here on a function of `seed`."""
@@ -206,6 +231,16 @@ class Training:
 
     def step(self, inputs: Sequence[Any], targets: Sequence[Any] = ()) -> float:
         """Do one step: update parameters, buffers and the optimizer. Returns the loss before the step.
+
+        Gradients that `backward` collected before are part of the update. Raises TypeError if the numbers of tensors
+        differ from those of the examples.
+        """
+        loss = self.backward(inputs, targets)
+        self.update()
+        return loss
+
+    def backward(self, inputs: Sequence[Any], targets: Sequence[Any] = ()) -> float:
+        """Compute the loss, which is returned, and collect its gradients for the next `update`; update buffers.
 
         Raises TypeError if the numbers of tensors differ from those of the examples.
         """
@@ -218,17 +253,83 @@ class Training:
         values = [self._values[name] for name in self._params]
         results, gradients = self._vm[_STEP](*passed, *values, *seeds)
         loss, *buffers = results
-        before = tuple(self._values[name] for name in self._trained)
-        after, self._states = self._vm[_UPDATE](before, tuple(gradients), self._states)
-        self._values.update(zip(self._trained, after, strict=True))
         self._values.update(zip(self._mutated, buffers, strict=True))
+        news = [torch.from_dlpack(gradient) for gradient in gradients]
+        olds = self._gradients
+        self._gradients = [old + new for old, new in zip(olds, news, strict=True)] if olds else news
+        self._summands += 1
         return float(loss.numpy())
+
+    def update(self) -> None:
+        """Update the parameters and the optimizer by the mean of the collected gradients.
+
+        With several processes, the mean is that of the gradients of all of them, however many each has collected.
+        Raises RuntimeError if no gradient was collected.
+        """
+        if not self._gradients:
+            raise RuntimeError("update: no gradients were collected since the last update: call backward first")
+        gradients, count = self._gradients, self._summands
+        if self._group is not None:
+            gradients, count = self._reduced(gradients), self._sum(count)
+        if count > 1:
+            gradients = [gradient / count for gradient in gradients]
+        if self._schedule is not None:
+            self.lr = self._schedule(self._updates)
+        before = tuple(self._values[name] for name in self._trained)
+        passed = tuple(nd.from_dlpack(gradient) for gradient in gradients)
+        after, self._states = self._vm[_UPDATE](before, passed, self._states)
+        self._values.update(zip(self._trained, after, strict=True))
+        self._gradients, self._summands = [], 0
+        self._updates += 1
+
+    def distribute(self, group: Any = None) -> None:
+        """Train with the other processes of a group of ``torch.distributed``, by default all: each with its own data.
+
+        Parameters, buffers, the optimizer's states and the number of updates become those of rank 0. From here on,
+        `update` averages the gradients over the group; all processes must call it equally often. Buffers are not
+        averaged.
+
+        Raises RuntimeError if ``torch.distributed`` is not initialised.
+        """
+        torch = sys.modules["torch"]
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            raise RuntimeError("distribute: call torch.distributed.init_process_group first")
+        self._group = torch.distributed.group.WORLD if group is None else group
+        source = torch.distributed.get_global_rank(self._group, 0)
+        names = list(self._values)
+        every = [torch.from_dlpack(value).clone() for value in (*self._values.values(), *self._states)]
+        updates = torch.tensor(self._updates)
+        for value in (*every, updates):
+            torch.distributed.broadcast(value, source, self._group)
+        shared = [nd.array(value) for value in every]
+        self._values.update(zip(names, shared, strict=False))
+        self._states = tuple(shared[len(names) :])
+        self._updates = int(updates)
+
+    def _sum(self, count: int) -> int:
+        """Sum of an integer over the processes."""
+        torch = sys.modules["torch"]
+        total = torch.tensor(count)
+        torch.distributed.all_reduce(total, group=self._group)
+        return int(total)
+
+    def _reduced(self, gradients: Sequence[Any]) -> list[Any]:
+        """Sums of the gradients over the processes, by one transfer for each dtype."""
+        torch = sys.modules["torch"]
+        sums: dict[int, Any] = {}
+        for dtype in dict.fromkeys(gradient.dtype for gradient in gradients):
+            own = [i for i, gradient in enumerate(gradients) if gradient.dtype == dtype]
+            whole = torch.cat([gradients[i].reshape(-1) for i in own])
+            torch.distributed.all_reduce(whole, group=self._group)
+            parts = whole.split([gradients[i].numel() for i in own])
+            sums |= {i: part.view(gradients[i].shape) for i, part in zip(own, parts, strict=True)}
+        return [sums[i] for i in range(len(gradients))]
 
     @property
     def lr(self) -> float:
-        """Learning rate of an optimizer made with ``scheduled=True``; it may be set between steps.
+        """Learning rate of an optimizer made with ``scheduled=True`` or a schedule; it may be set between steps.
 
-        Raises AttributeError for another optimizer.
+        A schedule sets it at each update. Raises AttributeError for another optimizer.
         """
         self._require_schedule()
         return float(self._states[-1].numpy())
@@ -250,9 +351,14 @@ class Training:
 
     def load_into(self, module: Any) -> None:
         """Copy the parameters and buffers into a torch module of the same structure."""
-        missing = module.load_state_dict(self.state_dict(), strict=False)
-        if missing.unexpected_keys:
-            raise TypeError(f"load_into: the module has no {', '.join(missing.unexpected_keys)}")
+        values = self.state_dict()
+        missing = module.load_state_dict(values, strict=False)
+        temporary = dict(module.named_buffers())  # those that a module does not save are not in its state dict
+        unknown = [name for name in missing.unexpected_keys if name not in temporary]
+        if unknown:
+            raise TypeError(f"load_into: the module has no {', '.join(unknown)}")
+        for name in missing.unexpected_keys:
+            temporary[name].copy_(values[name])
 
 
 __all__ = ["Training", "trainable"]
