@@ -1,61 +1,34 @@
 """Measure torch.compile(backend="relax") beside inductor and eager torch.
 
-    python benchmarks/torch_compile.py [--threads 1 2] [--models mlp cnn attention] [--repeat 5]
+    python benchmarks/torch_compile.py [--threads 1 2] [--models mlp resnet ...] [--training] [--warm]
 
-Each row is one model and one number of threads: seconds of the first calls at changing sizes (compilations counted in),
-milliseconds of a call after that (geometric mean over the sizes), and milliseconds of a step of training.
+Each row is one model, one number of threads and one backend, in a process of its own that starts with empty caches:
+seconds until every size of the model has been called once (imports left out, compilations and recompilations counted
+in), and milliseconds of a call after that: the geometric mean over the sizes of medians. With ``--training``, the same
+of a step of training, forward and backward. Sizes change from call to call; torch decides by itself when they become
+open. ``--warm`` keeps the caches that earlier rows have filled.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
+import gc
+import json
 import math
+import os
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch_networks import NETWORKS
 
-import relax.frontend.torch  # noqa: F401  (which makes the backend known)
-
-
-class Attention(torch.nn.Module):
-    """Self-attention between two linear layers."""
-
-    def __init__(self, width: int = 256, heads: int = 4) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm = torch.nn.LayerNorm(width)
-        self.into, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.into(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return x + self.out(y.transpose(1, 2).flatten(2))
-
-
-def perceptron() -> torch.nn.Module:
-    """Three layers of 512."""
-    layers = [torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.LayerNorm(512)] * 3
-    return torch.nn.Sequential(*map(copy.deepcopy, layers))
-
-
-def images() -> torch.nn.Module:
-    """Two convolutions with batch norms."""
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.BatchNorm2d(32), torch.nn.ReLU(),
-        torch.nn.Conv2d(32, 64, 3, stride=2), torch.nn.BatchNorm2d(64), torch.nn.ReLU(),
-        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10),
-    )  # fmt: skip
-
-
-MODELS: dict[str, tuple[Callable[[], torch.nn.Module], list[Sequence[int]]]] = {
-    "mlp": (perceptron, [(4, 512), (64, 512), (33, 512)]),
-    "cnn": (images, [(2, 3, 32, 32), (5, 3, 32, 32), (3, 3, 64, 64)]),
-    "attention": (Attention, [(2, 64, 256), (4, 33, 256), (3, 128, 256)]),
-}
+BACKENDS = ("eager", "inductor", "relax")
 
 
 def show(line: str) -> None:
@@ -64,66 +37,86 @@ def show(line: str) -> None:
     sys.stdout.flush()
 
 
-def best(call: Callable[[], Any], repeat: int) -> float:
-    """Return the least seconds of several calls."""
-    times: list[float] = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def seconds(call: Callable[[], Any]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
-def measured(module: torch.nn.Module, shapes: list[Sequence[int]], backend: str, repeat: int) -> tuple[float, ...]:
-    """Return seconds of first calls, seconds of a call, seconds of first steps, and seconds of a step."""
-    torch._dynamo.reset()
-    inputs = [torch.randn(*shape) for shape in shapes]
-    called = module if backend == "eager" else torch.compile(module, backend=backend, dynamic=True)
+def measured(name: str, backend: str, threads: int, training: bool, rounds: int) -> dict[str, float]:
+    """Return seconds of the first calls at all sizes, and seconds of a call after that."""
+    import relax.frontend.torch  # noqa: F401, PLC0415  (which makes the backend known; eager rows do without)
 
-    def infer() -> None:
-        with torch.no_grad():
-            for x in inputs:
-                called(x)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    module, inputs = NETWORKS[name]()
+    module.train(training)
+    called: Any = module if backend == "eager" else torch.compile(module, backend=backend)
 
-    def step() -> None:
-        for x in inputs:
-            called(x).square().mean().backward()
+    def call(arguments: tuple[torch.Tensor, ...]) -> None:
+        if training:
+            module.zero_grad()
+            called(*arguments).square().mean().backward()
+        else:
+            with torch.no_grad():
+                called(*arguments)
 
-    results: list[float] = []
-    for training, run in ((False, infer), (True, step)):
-        module.train(training)
-        start = time.perf_counter()
-        run()
-        results += [time.perf_counter() - start, best(run, repeat) / len(inputs)]
-    return tuple(results)
+    torch.nn.functional.linear(torch.ones(2, 2), torch.ones(2, 2))
+    first = sum(seconds(lambda arguments=arguments: call(arguments)) for arguments in inputs)
+    times: list[list[float]] = [[] for _ in inputs]
+    gc.collect()
+    for _ in range(rounds):
+        for index, arguments in enumerate(inputs):
+            times[index].append(seconds(lambda arguments=arguments: call(arguments)))
+    medians = [statistics.median(of_size) for of_size in times]
+    return {"first": first, "call": math.exp(statistics.fmean(map(math.log, medians)))}
+
+
+def in_process(name: str, backend: str, threads: int, given: argparse.Namespace) -> dict[str, float]:
+    """Measure in a process of its own; caches are empty unless they are to be kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {} if given.warm else {"RELAX_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "t")}
+        command = [sys.executable, __file__, "--one", name, backend, "--threads", str(threads)]
+        command += ["--rounds", str(given.rounds), *(["--training"] if given.training else [])]
+        ran = subprocess.run(command, env=os.environ | caches, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        sys.stderr.write(ran.stderr)
+        raise SystemExit(f"{name} by {backend} failed")
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def mean(ratios: list[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a table, and the ratios beside inductor."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--models", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--backends", nargs="+", default=list(BACKENDS), choices=BACKENDS)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--training", action="store_true")
+    parser.add_argument("--warm", action="store_true")
+    parser.add_argument("--one", nargs=2, metavar=("MODEL", "BACKEND"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    show(
-        f"{'model':10} {'threads':>7} {'backend':10} {'compile s':>10} {'call ms':>9} {'compile s':>10} {'step ms':>9}"
-    )
-    gains: list[float] = []
+    if given.one:
+        show(json.dumps(measured(*given.one, given.threads[0], given.training, given.rounds)))
+        return
+    rows: list[dict[str, dict[str, float]]] = []
     for threads in given.threads:
-        torch.set_num_threads(threads)
+        show(f"{'model':12} {'threads':>7}" + "".join(f"{backend:>20}" for backend in given.backends))
         for name in given.models:
-            make, shapes = MODELS[name]
-            calls: dict[str, float] = {}
-            for backend in ("eager", "inductor", "relax"):
-                torch.manual_seed(0)
-                first, call, first_step, step = measured(make(), shapes, backend, given.repeat)
-                calls[backend] = call
-                show(
-                    f"{name:10} {threads:7} {backend:10} {first:10.2f} {call * 1e3:9.3f} "
-                    f"{first_step:10.2f} {step * 1e3:9.3f}"
-                )
-            gains.append(calls["inductor"] / calls["relax"])
-    show(f"inference, geometric mean beside inductor: {math.exp(sum(map(math.log, gains)) / len(gains)):.2f}")
+            rows.append({backend: in_process(name, backend, threads, given) for backend in given.backends})
+            cells = (f"{row['first']:9.2f} s {row['call'] * 1e3:6.2f} ms" for row in rows[-1].values())
+            show(f"{name:12} {threads:7}" + "".join(f"{cell:>20}" for cell in cells))
+    for other in given.backends:
+        if "relax" in given.backends and other != "relax":
+            call = mean([row[other]["call"] / row["relax"]["call"] for row in rows])
+            first = mean([row[other]["first"] / row["relax"]["first"] for row in rows])
+            show(f"geometric mean, {other} over relax: first calls {first:.2f}, a call {call:.2f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ instrument) goes the way of every closure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import numpy as np
 import tvm_ffi
@@ -71,24 +71,39 @@ class EntryPoint(Closure):
         try:
             result = self._function(*values)
         except BufferError as error:
-            original, call_sites = passed(error)
-            if not call_sites:  # NumPy does not export an array, for instance one that is read-only: it is copied
+            if not passed(error)[1]:  # NumPy does not export an array, for instance one that is read-only: it is copied
                 return self._vm.invoke_closure(self, *args)
-            annotate(original, call_sites)
-            raise original from None
-        except Exception as error:
-            original, call_sites = passed(error)
-            if not call_sites:  # an argument was refused: say which
-                self._vm.bind_arguments(self, args, {})
-            annotate(original, call_sites)
-            if original is error:
-                raise
-            raise original from None
+            self._raise(error, args)
+        except Exception as error:  # noqa: BLE001
+            self._raise(error, args)
         if type(result) is tvm_ffi.Tensor:
             array = _new_array(NDArray)
             array.tensor = result
             return array
         return export_value(machine_value(result))
+
+    def exchange(self, *args: Any) -> Any:
+        """Call the function with values as tvm-ffi takes them; return the result as tvm-ffi gives it.
+
+        Tensors of a framework that exchanges them without Python (torch since 2.9) go in and come back as they are:
+        a call costs a third of one by DLPack's capsules.
+        """
+        if self._vm.is_watched:
+            return self._vm.invoke_closure(self, *args)
+        try:
+            return self._function(*args)
+        except Exception as error:  # noqa: BLE001
+            self._raise(error, args)
+
+    def _raise(self, error: Exception, args: Sequence[Any]) -> NoReturn:
+        """Raise the error that a call ended with; the message of a refused argument says which it is."""
+        original, call_sites = passed(error)
+        if not call_sites:
+            self._vm.bind_arguments(self, args, {})
+        annotate(original, call_sites)
+        if original is error:
+            raise error
+        raise original from None
 
 
 def _exports(value: Any) -> bool:

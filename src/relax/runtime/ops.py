@@ -212,6 +212,15 @@ def fail(message: str) -> Any:
     raise ValueError(message)
 
 
+@builtin("relax.run.finite_range", program_errors=True)
+def finite_range(title: str, low: Any, high: Any) -> Any:
+    """Return `low`, a float scalar. Raises RuntimeError if it or `high` is NaN or infinite, as torch does for bins."""
+    limits = [float(array_of(limit, title).item()) for limit in (low, high)]
+    if not all(map(math.isfinite, limits)):
+        raise RuntimeError(f"{title}: range of [{limits[0]:g}, {limits[1]:g}] is not finite")
+    return low
+
+
 def truth(value: Any, context: str) -> bool:
     """The value of a condition: a bool scalar, as a prim value or as a tensor of rank 0.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -12,6 +15,8 @@ from .... import op
 from ....expr import Tuple
 from ....ir import DiagnosticError, IRModule, structural_equal, structural_hash
 from ....runtime.devices import cpu
+from ....runtime.entry_point import EntryPoint
+from ....runtime.forks import hold_at_fork
 from ....runtime.threads import num_threads, set_num_threads
 from ....runtime.vm import VirtualMachine
 from ....transform import ConvertToDataflow
@@ -99,6 +104,17 @@ _BUILT: WeakValueDictionary[tuple[int, str, str], Built] = WeakValueDictionary()
 _BUILT_LOCK = threading.Lock()
 
 
+def _forget_builders() -> None:
+    """Free the locks of programs that a thread of the parent was building when this process was forked."""
+    for built in _BUILT.values():
+        built.lock = threading.RLock()
+
+
+hold_at_fork(_BUILT_LOCK)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_builders)
+
+
 def shared(program: IRModule, options: BackendOptions) -> Built:
     """Return the program as other pieces have it, which threads and graph breaks make of the same code."""
     key = structural_hash(program, map_free_vars=True), str(options.target), options.tier
@@ -119,12 +135,14 @@ class CompiledPiece:
         self.piece, self.owner, self.options, self.built = piece, owner, options, shared(program, options)
         torch: Any = sys.modules["torch"]
         self.torch, self.from_dlpack, self.get_num_threads = torch, torch.from_dlpack, torch.get_num_threads
+        self.tensor = torch.Tensor
         self.profiler_enabled = torch._C._autograd._profiler_enabled
         calls = [node for node in piece.graph.nodes if node.op == "call_function"]
         targets = dict.fromkeys(str(node.target).removeprefix("aten.") for node in calls)
         self.title = f"relax: {', '.join(list(targets)[:4])}{', ...' if len(targets) > 4 else ''}"
         examples = [piece.inputs[index].meta["val"] for index in taken]
-        self.taken = list(zip(taken, map(_input_order, examples), strict=True))
+        dtypes = [getattr(example, "dtype", None) for example in examples]
+        self.taken = list(zip(taken, map(_input_order, examples), dtypes, strict=True))
         orders = [memory_order(node.meta["val"]) for node in piece.outputs]
         self.orders = [None if order is None else inverse(order) for order in orders]
         self.run: Callable[..., Any] | None = None
@@ -136,7 +154,8 @@ class CompiledPiece:
             if self.built.run is None and self.eager is None:
                 try:
                     program = build(self.built.program, self.options.target, tier=self.options.tier)
-                    self.built.run = VirtualMachine(program, cpu())["main"]
+                    function = VirtualMachine(program, cpu())["main"]
+                    self.built.run = function.exchange if isinstance(function, EntryPoint) else function
                 except Exception as error:
                     if not self.options.fallback:
                         raise
@@ -164,24 +183,24 @@ class CompiledPiece:
         if threads != num_threads():
             set_num_threads(threads)
         passed: list[Any] = []
-        taken: set[int] = set()
-        for index, order in self.taken:
+        for index, order, dtype in self.taken:
             item = inputs[index]
             if order != []:
-                item = item.detach() if item.requires_grad else item
+                item = item if item.dtype is dtype else item.to(dtype)  # a kernel of torch unlike its meta function
                 item = item if order is None else item.permute(order)
                 item = item if item.is_contiguous() else item.contiguous()
                 if item.is_neg() or item.is_conj():
                     item = item.resolve_neg().resolve_conj()
-                taken.add(item.untyped_storage().data_ptr())
             passed.append(item)
+        starts, ends = _memory([item for item in passed if hasattr(item, "data_ptr")])
         results: list[Any] = []
+        returned: set[int] = set()
         for result, order in zip(run(*passed), self.orders, strict=True):
-            tensor = self.from_dlpack(result)
-            storage = tensor.untyped_storage().data_ptr()
-            if storage in taken or _inside(tensor, passed):
+            tensor = result if isinstance(result, self.tensor) else self.from_dlpack(result)
+            address = tensor.data_ptr()
+            if address in returned or _inside(address, starts, ends):
                 tensor = tensor.clone()
-            taken.add(storage)
+            returned.add(address)
             results.append(tensor if order is None else tensor.permute(order))
         return results
 
@@ -191,12 +210,16 @@ def _input_order(example: Any) -> list[int] | None:
     return memory_order(example) if hasattr(example, "shape") else []
 
 
-def _inside(tensor: Any, inputs: Sequence[Any]) -> bool:
-    """True if a result lies in the memory of an input."""
-    address = tensor.data_ptr()
-    for item in inputs:
-        if hasattr(item, "untyped_storage"):
-            storage = item.untyped_storage()
-            if 0 <= address - storage.data_ptr() < storage.nbytes():
-                return True
-    return False
+def _memory(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Return the first addresses of tensors in order, and the greatest end of each tensor and those before it.
+
+    Tensors may overlap: one input may be a view of another one.
+    """
+    ranges = sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in tensors)
+    return [start for start, _ in ranges], list(accumulate((end for _, end in ranges), max))
+
+
+def _inside(address: int, starts: Sequence[int], ends: Sequence[int]) -> bool:
+    """True if an address is in the memory of a tensor; see `_memory`."""
+    place = bisect_right(starts, address) - 1
+    return place >= 0 and address < ends[place]
