@@ -55,7 +55,7 @@ def test_saved_programs(folder):
     "name, contents, message",
     [
         ("model.txt", b"", "files called *.txt are no models"),
-        ("model.pt2", b"", "files called *.pt2 are no models\n  = help: import it in Python with relax.frontend.torch"),
+        ("model.pth", b"", "files called *.pth are no models\n  = help: save a program: torch.export.save("),
         ("model", b"", "files without a suffix are no models"),
         ("a.json", b"{", "not a saved relax program"),
         ("b.json", b"[1]", "not a saved relax program"),

@@ -307,12 +307,12 @@ def verdict(case: Case, valid: Case) -> str:
         return "rejected"
     try:
         try:
-            mod = importer._Importer(program, False).run(False, True)
+            mod = importer._Importer(program, False, {}).run(False, True, None)
         except DiagnosticError as error:  # of other results than the first, some are not imported
             if error.diagnostics[0].code != "E6001":
                 raise
             program, inputs, _ = program_of(case, valid, 1)
-            mod = importer._Importer(program, False).run(False, True)
+            mod = importer._Importer(program, False, {}).run(False, True, None)
     except DiagnosticError as error:
         return _code(error)
     is_unchecked = str(case.target).startswith(UNCHECKED) and _has_other_tensors(case, valid)

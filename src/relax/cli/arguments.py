@@ -9,7 +9,7 @@ from typing import Any
 
 from .failures import MISFIT_INPUT, failure
 
-MODEL_KINDS = "model.onnx, model.py (TVMScript), model.json or model.relax"
+MODEL_KINDS = "model.onnx, model.pt2 (torch.export), model.py (TVMScript), model.json or model.relax"
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

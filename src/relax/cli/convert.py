@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         raise failure(UNSUITABLE, f"cannot write {output}: the format is ONNX", hint="call it *.onnx")
     if output.exists() and output.samefile(model):
         raise failure(UNSUITABLE, f"{output} is the model itself", hint="write to another file with -o")
-    mod = read_program(model, options)
+    mod = read_program(model, options, check_sizes=False)  # ONNX has no checks
     entry = chosen_entry(entry_points(mod), options.entry)
     opset, nodes = write_onnx(mod, output, entry, options.opset, options.external_data)
     noun = "node" if nodes == 1 else "nodes"

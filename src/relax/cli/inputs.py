@@ -47,6 +47,9 @@ def gather_inputs(signature: ModelSignature, options: argparse.Namespace, sizes:
     env: dict[str, Dim] = {}
     for name, entry in files.items():
         bind(params[name], _info_of(entry.value), env)
+    for name, value in signature.values.items():
+        if name not in files:
+            bind(params[name], _info_of(value), env)
     _check_sizes(signature, sizes, env)
     env.update({name: size for name, size in sizes.items() if name not in env})
     random = np.random.default_rng(options.seed)
@@ -55,6 +58,9 @@ def gather_inputs(signature: ModelSignature, options: argparse.Namespace, sizes:
     for name, info in signature.params:
         if name in files:
             gathered.append(files[name])
+            continue
+        if name in signature.values:
+            gathered.append(Input(name, signature.values[name], "in the model"))
             continue
         with problems.collect():
             value = random_value(name, substitute(info, env), random)

@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "check": "report everything that is wrong with a model",
     "bench": "measure how long a model takes",
     "profile": "measure how long each kernel of a model takes",
+    "tune": "find faster schedules for a model's kernels by measuring",
     "memory": "show where the tensors of a model lie in memory",
     "diff": "find the first tensor in which two programs or engines differ",
     "info": "show what is in a file of weights, GGUF or safetensors",

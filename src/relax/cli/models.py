@@ -1,6 +1,7 @@
 """Readers of programs, selected by file suffix.
 
 model.onnx     an ONNX model, if the package onnx is installed
+model.pt2      a program of torch.export, if the package torch is installed
 model.py       TVMScript; the text is interpreted, never executed as Python
 model.json     what `relax.ir.save_json` writes
 model.relax    an executable, what `relax compile` writes
@@ -44,16 +45,15 @@ from .failures import UNREADABLE, UNSUITABLE, failure
 from .onnx_models import read_onnx
 from .progress import BuildProgress, progress
 from .targets import target_of
+from .torch_programs import read_torch
 
 _JOBS: Final = "RELAX_JOBS"
 _MISSING: Final = "No such file or directory"
 _NEAR: Final = 0.75
 """Least similarity (`difflib`) of a name that is proposed for a missing file: modle.py and model.py have 0.875."""
-_IN_PYTHON: Final = (
-    "import it in Python with relax.frontend.torch.from_exported_program, and save it with relax.ir.save_json"
-)
-_IMPORTED_IN_PYTHON: Final[Mapping[str, str]] = dict.fromkeys((".pt2", ".pt", ".pth"), _IN_PYTHON)
-"""Hints for files of PyTorch, by suffix."""
+_EXPORTED: Final = "save a program: torch.export.save(torch.export.export(module, args), 'model.pt2')"
+_EXPORTED_FIRST: Final[Mapping[str, str]] = dict.fromkeys((".pt", ".pth"), _EXPORTED)
+"""Hints for files of PyTorch that hold weights or pickled modules, by suffix."""
 
 Shapes = Mapping[str, Sequence["int | str"]]
 """Dimensions of inputs by name; a single dimension represents itself: ``{"n": (4,)}``."""
@@ -70,6 +70,8 @@ class Reading:
     values: Values = field(default_factory=dict[str, Any])
     fallback: str | None = None
     """Library that runs the nodes of an ONNX model that are not supported."""
+    check_sizes: bool = True
+    """True if a program of torch checks its sizes when it is called."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class ModelSignature:
 
     name: str
     params: tuple[tuple[str, Info], ...]
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values that the model has for parameters: buffers that a module of torch changes."""
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -89,8 +93,12 @@ def read_module(
     entry: str | None = None,
     values: Values | None = None,
     fallback: str | None = None,
+    *,
+    check_sizes: bool = True,
 ) -> IRModule:
     """Read the program in a file; inputs with values become constants, `fallback` runs nodes that are not supported.
+
+    `check_sizes` False leaves out the checks that a program of torch.export makes of its sizes.
 
     Raises DiagnosticError for an unreadable file or an executable.
     """
@@ -107,13 +115,13 @@ def read_module(
         message = f"--fallback {fallback}: {path} is no ONNX model"
         raise failure(UNSUITABLE, message, hint="leave the option out: only nodes of ONNX may be unsupported")
     with progress(f"reading {path.name}"):
-        return reader(path, Reading(shapes or {}, entry, values or {}, fallback))
+        return reader(path, Reading(shapes or {}, entry, values or {}, fallback, check_sizes))
 
 
-def read_program(path: Path, options: argparse.Namespace) -> IRModule:
-    """Read the program in a file with the options of `add_reading`."""
+def read_program(path: Path, options: argparse.Namespace, *, check_sizes: bool = True) -> IRModule:
+    """Read the program in a file with the options of `add_reading`; see `read_module`."""
     shapes, values = once(options.shape, "--shape"), once(options.value, "--value")
-    return read_module(path, shapes, options.entry, values, options.fallback)
+    return read_module(path, shapes, options.entry, values, options.fallback, check_sizes=check_sizes)
 
 
 def read_executable(path: Path) -> Executable:
@@ -152,7 +160,7 @@ def _near_name(path: Path) -> str:
 def _unknown_kind(path: Path) -> DiagnosticError:
     kinds = ", ".join([*READERS, ".relax"])
     subject = f"files called *{path.suffix}" if path.suffix else "files without a suffix"
-    hint = _IMPORTED_IN_PYTHON.get(path.suffix, f"a model's suffix is one of {kinds}")
+    hint = _EXPORTED_FIRST.get(path.suffix, f"a model's suffix is one of {kinds}")
     return failure(UNREADABLE, f"cannot read {path}: {subject} are no models", hint=hint)
 
 
@@ -194,8 +202,19 @@ def _read_onnx(path: Path, reading: Reading) -> IRModule:
     return with_shapes(mod, sizes, reading.entry)
 
 
+def _read_torch(path: Path, reading: Reading) -> IRModule:
+    """Import a program of torch.export: `shapes` name its dynamic dimensions, or set them."""
+    params = {key: dims for key, dims in reading.shapes.items() if len(dims) > 1 or isinstance(dims[0], str)}
+    try:
+        mod = read_torch(path, params, check_sizes=reading.check_sizes)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return _with_inputs(mod, reading)
+
+
 READERS: Final[Mapping[str, Callable[[Path, Reading], IRModule]]] = {
     ".onnx": _read_onnx,
+    ".pt2": _read_torch,
     ".py": _read_script,
     ".json": _read_json,
 }
@@ -257,7 +276,10 @@ def signature_of(program: IRModule | Executable, entry: str | None) -> ModelSign
         return ModelSignature(name, tuple(zip(code.params, code.param_infos, strict=True)))
     name, function = entry_function(program, entry)
     infos = InfoMaker()
-    return ModelSignature(name, tuple((p.name_hint, infos.info(p.struct_info_)) for p in function.params))
+    names = [param.name_hint for param in function.params]
+    values: Sequence[Any] = function.attrs.get("params", ())
+    held = dict(zip(names[len(names) - len(values) :], values, strict=True))
+    return ModelSignature(name, tuple((p.name_hint, infos.info(p.struct_info_)) for p in function.params), held)
 
 
 def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:

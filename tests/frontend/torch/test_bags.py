@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import relax
 from relax.frontend.torch import from_exported_program
 from relax.ir import DiagnosticError
 
@@ -11,6 +12,8 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 
 from torch_programs import exported  # noqa: E402
+
+from support import PLAIN_LOOPS  # noqa: E402
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -73,3 +76,15 @@ def test_repeats(agrees):
         others=[(torch.randn(4, 3), torch.tensor([0, 0, 0, 0])), (torch.randn(4, 3), torch.tensor([1, 1, 0, 9]))],
     )
     agrees(lambda x, n: torch.repeat_interleave(x, n, output_size=6), torch.randn(3), torch.tensor([1, 3, 2]))
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_histogram_without_finite_limits_is_an_error(odd):
+    program = exported(lambda x: torch.histc(x, 4), [torch.tensor([1.0, 2.0])], dynamic=[[0]])
+    vm = relax.VirtualMachine(relax.build(from_exported_program(program), PLAIN_LOOPS), relax.cpu())
+    x = torch.tensor([1.0, odd, 2.0])
+    limits = "-?nan, -?nan" if odd != odd else "1, inf"
+    with pytest.raises(RuntimeError, match=rf"torch.histc: range of \[{limits}\] is not finite"):
+        torch.histc(x, 4)
+    with pytest.raises(RuntimeError, match=rf"torch.histc: range of \[{limits}\] is not finite"):
+        vm["main"](x.numpy())

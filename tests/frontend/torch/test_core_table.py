@@ -21,7 +21,9 @@ def test_a_lost_converter_changes_the_page(monkeypatch):
     assert torch_core.page() != torch_core.PAGE.read_text("utf-8")
 
 
-def test_an_operator_that_nothing_covers_is_refused():
+def test_an_operator_that_nothing_covers_is_refused(monkeypatch):
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: None if "avg_pool2d_backward" in name else find(name))
     text = (
         "refused: the operator aten.avg_pool2d_backward.default is not supported; export what computes the result alone"
     )

@@ -128,3 +128,31 @@ def test_search_in_a_sequence(agrees):
 
     special = torch.tensor([[0.0, -1.0, 1.0, float("nan"), float("inf"), float("-inf")]] * 2)
     agrees(found, special, dynamic=[[0]], others=[(torch.randn(9, 6),), (torch.randn(0, 6),)])
+
+
+def test_elements_at_strides_are_replaced(agrees):
+    def written(x, src, one):
+        return (torch.as_strided_scatter(x, src, (2, 3), (4, 1), 1), torch.as_strided_scatter(x, one, (), (), 3))
+
+    agrees(written, torch.randn(3, 4), torch.randn(2, 3), torch.randn(()))
+
+
+def test_masked_scatter_broadcasts_its_operands(agrees):
+    def written(row, mask, source):
+        return row.masked_scatter(mask, source), torch.zeros(()).masked_scatter(mask, source)
+
+    def sample(n):
+        return torch.randn(5), torch.rand(n, 5) > 0.5, torch.randn(n * 5)
+
+    agrees(written, *sample(2), dynamic=[[], [0], [0]], others=[sample(4)])
+
+
+def test_greatest_elements_of_a_number(agrees):
+    agrees(lambda x: x.topk(1), torch.randn(()))
+
+
+def test_a_number_is_indexed_as_a_row_of_one(agrees):
+    def chosen(x, places):
+        return x.index_select(0, places), x.gather(0, places), x.gather(0, places[0]), x.logsumexp(0)
+
+    agrees(chosen, torch.randn(()), torch.tensor([0]))

@@ -101,6 +101,17 @@ def test_attention_of_groups_and_of_other_ranks(agrees):
     agrees(attended, heads(2, 4, 6), heads(2, 4, 6), heads(2, 4, 6), tolerance=1e-5)
 
 
+def test_attention_of_many_queries_with_one_head_of_keys_or_one_batch(agrees):
+    def attended(q, k, v):
+        one = F.scaled_dot_product_attention(q, k[:, :1], v[:, :1])
+        return one, F.scaled_dot_product_attention(q, k[:1], v[:1]), F.scaled_dot_product_attention(q[:1], k, v)
+
+    agrees(
+        attended, heads(2, 4, 6), heads(2, 4, 6), heads(2, 4, 6), dynamic=[(0, 2)] * 3,
+        others=[(heads(3, 4, 5), heads(3, 4, 5), heads(3, 4, 5))], tolerance=1e-5,
+    )  # fmt: skip
+
+
 def test_a_query_that_sees_no_key(agrees):
     """Its result is 0."""
 
@@ -209,3 +220,21 @@ def test_distances(agrees, p):
 def test_product_of_integers(agrees):
     a, b = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((32, 16), (16, 24)))
     agrees(torch._int_mm, a, b)
+
+
+def test_sums_of_products_of_matrices(agrees):
+    def sample(n):
+        return torch.randn(3, 5), torch.randn(n, 3, 4), torch.randn(n, 4, 5)
+
+    agrees(
+        lambda c, a, b: (torch.addbmm(c, a, b), torch.addbmm(c[0], a, b, beta=0.5, alpha=2)),
+        *sample(2), dynamic=[[], [0], [0]], others=[sample(7)], tolerance=1e-5,
+    )  # fmt: skip
+
+
+def test_bilinear_forms(agrees):
+    def sample(n):
+        return torch.randn(n, 2, 3), torch.randn(n, 2, 4)
+
+    module = torch.nn.Bilinear(3, 4, 5)
+    agrees(module, *sample(2), dynamic=[[0], [0]], others=[sample(6)], tolerance=1e-5)

@@ -130,3 +130,15 @@ def test_batch_norm_of_the_batch(agrees):
     """A module without running statistics takes those of the batch in the mode eval, too."""
     norm = nn.BatchNorm2d(3, track_running_stats=False)
     agrees(norm, torch.randn(2, 3, 4, 5), dynamic=[[0, 2]], others=[(torch.randn(1, 3, 7, 5),)], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("pad", [True, False])
+def test_sums_of_windows_over_a_number(agrees, pad):
+    """With a divisor, pads count as zeros, whether they are included in an average or not."""
+
+    def pooled(x):
+        return torch.nn.functional.avg_pool2d(
+            x, 3, 2, padding=1, count_include_pad=pad, divisor_override=2
+        ), torch.nn.functional.avg_pool2d(x[0], (2, 1), divisor_override=-3)
+
+    agrees(pooled, torch.randn(2, 3, 6, 7), dynamic=[[0, 2]], others=[(torch.randn(1, 3, 9, 7),)])

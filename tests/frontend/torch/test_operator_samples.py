@@ -34,8 +34,9 @@ def _settings(monkeypatch):
 )  # fmt: skip
 def test_samples_are_compiled(name, dtype):
     [info] = [info for info in operators(f"^{name}$") if not info.variant_test_name]
-    [outcome] = check(info, dtype, 1, {"target": PLAIN_LOOPS})
-    assert outcome.verdict == "compiled", outcome.reason
+    outcomes = list(check(info, dtype, 1, {"target": PLAIN_LOOPS}))
+    assert outcomes
+    assert [outcome for outcome in outcomes if outcome.verdict != "compiled"] == []
 
 
 def test_what_eager_torch_runs_is_told_apart(monkeypatch):

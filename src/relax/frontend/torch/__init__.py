@@ -1,4 +1,4 @@
-"""Programs of torch: `from_exported_program`, `from_fx`, `relax_backend`, and `converter` for operators of one's own.
+"""Programs of torch: `from_exported_program`, `build_exported`, `from_fx`, `relax_backend`, and `converter`.
 
 The package ``torch`` is needed to export a module, and is not imported here.
 """
@@ -11,12 +11,14 @@ from .compile import BackendOptions, FallbackWarning, register, relax_backend
 from .emitter import Emitter
 from .fx import from_fx, relax_dynamo
 from .importer import from_exported_program
+from .recurrent import open_lengths
 from .registry import converter
 from .training import Training, trainable
+from .trees import BuiltProgram, build_exported
 
 __all__ = [
-    "BackendOptions", "Emitter", "FallbackWarning", "Training", "converter", "from_exported_program", "from_fx",
-    "relax_backend", "relax_dynamo", "trainable",
+    "BackendOptions", "BuiltProgram", "Emitter", "FallbackWarning", "Training", "build_exported", "converter",
+    "from_exported_program", "from_fx", "open_lengths", "relax_backend", "relax_dynamo", "trainable",
 ]  # fmt: skip
 
 register()

@@ -16,6 +16,7 @@ from typing import Any, cast
 from ...ir import Diagnostic, DiagnosticError
 from ..unexpected import summary
 from . import pairs
+from .effects import hidden_views, idle_dropouts_as_aliases, is_direct, rederives
 from .emitter import node_span, node_title, origin
 
 IGNORED = (
@@ -36,15 +37,19 @@ _REJECTED_AT = re.compile(r"While executing %(\w+)")
 
 
 def supported(program: Any) -> Any:
-    """Return the program without effects, in operators that have converters.
+    """Return the program without effects, in operators that have converters; itself if that is what it is.
 
     Raises DiagnosticError for operators without one, and for nodes that torch rejects.
     """
     broken = [_broken(*place) for place in crashing(program.graph_module)]
     if broken:
         raise DiagnosticError(broken)
-    program = _decomposed(program, {})
+    if is_direct(program.graph_module) and _rederives(program.graph_module):
+        return program
     table = sys.modules["torch"].export.default_decompositions()
+    nodes = nodes_of(program.graph_module)
+    with idle_dropouts_as_aliases(nodes):
+        program = _decomposed(program, {target: table[target] for target in hidden_views(nodes)})
     for _ in range(4):  # what an operator is made of may be without converter, too
         missing = {node.target for node in _missing(program.graph_module)}
         chosen = {target: table[target] for target in missing if target in table}
@@ -57,6 +62,14 @@ def supported(program: Any) -> Any:
     if missing_nodes:
         raise DiagnosticError([unsupported(target, nodes) for target, nodes in missing_nodes.items()])
     return program
+
+
+def _rederives(graph_module: Any) -> bool:
+    """True if torch derives what the graph says; where it raises an exception, decomposing tells at which node."""
+    try:
+        return rederives(graph_module)
+    except Exception:  # noqa: BLE001 (whatever torch raises for a node)
+        return False
 
 
 def crashing(graph_module: Any) -> Iterator[tuple[int, Any, str]]:
@@ -85,10 +98,25 @@ def _broken(index: int, node: Any, message: str) -> Diagnostic:
 
 def _decomposed(program: Any, table: Mapping[Any, Any]) -> Any:
     """Return the program with the operators of `table` decomposed."""
+    _drop_derived_ranges(program)
     try:
         return program.run_decompositions(table)
     except Exception as error:
         raise DiagnosticError(rejected(program.graph_module, error)) from error
+
+
+def _drop_derived_ranges(program: Any) -> None:
+    """Remove ranges of expressions, such as 8*s, from what torch knows of symbols.
+
+    A program that was loaded from a file has them there, and torch's decomposition asserts that it has not. The ranges
+    of the symbols themselves are kept.
+    """
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    modes = [value.fake_mode for value in values if hasattr(value, "fake_mode")]
+    if modes and modes[0].shape_env is not None:
+        ranges: dict[Any, Any] = modes[0].shape_env.var_to_range
+        for expr in [expr for expr in ranges if not expr.is_Symbol]:
+            del ranges[expr]
 
 
 def rejected(graph_module: Any, error: Exception) -> Diagnostic:

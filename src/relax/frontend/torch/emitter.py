@@ -20,6 +20,7 @@ from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Source, Span
 from ...op.known import known_struct_info
 from ...prim import FloatImm, IntImm, PrimExpr, const, prove, simplify
 from ...prim.expr import Var as PrimVar
+from ...runtime.records import dataclass
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..building import Branch, branch_of, sized
 from .dtypes import Operand, dtype_name, promoted_dtype
@@ -32,6 +33,18 @@ FAR = 1 << 40
 """Integers read from tensors are clamped to this magnitude, which exceeds any size."""
 
 
+@dataclass(frozen=True)
+class Derived:
+    """A dimension of an input, ``factor * symbol + offset``: `var` is its size, of which `symbol` is computed."""
+
+    var: PrimVar
+    name: str
+    axis: int
+    factor: int
+    offset: int
+    symbol: str
+
+
 class Emitter:
     """Emits bindings for the nodes of a program; see the module's docstring. Converters are given one.
 
@@ -42,6 +55,8 @@ class Emitter:
         self, builder: BlockBuilder, name: str, symbols: Symbols, nonnegative: frozenset[str] = frozenset()
     ) -> None:
         self.builder, self.name, self.symbols, self._nonnegative = builder, name, symbols, nonnegative
+        self.derived: list[Derived] = []
+        """Dimensions of inputs that are expressions of a symbol which is no dimension itself."""
         self.node: Any = None
         self.title = name
         self.span: Span | None = None

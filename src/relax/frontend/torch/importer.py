@@ -16,17 +16,22 @@ decomposition, if it has one.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from ...expr import ShapeExpr, Tuple, Var
+from ...expr import Function, ShapeExpr, Tuple, Var
 from ...ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr
+from ...prim import PrimExpr
 from ...runtime.nd import NDArray
 from ...runtime.nd import array as nd_array
-from ...struct_info import TensorStructInfo
+from ...struct_info import PrimStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow
 from . import pairs, registry
+from .constraints import Sizes, check, conditions
 from .decompositions import nodes_of, supported
+from .leaves import output_names
 from .reader import GraphReader, as_array
+from .symbols import renamed_sizes
 
 _MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
 """Kinds of outputs that are new values of what the program changes in place."""
@@ -38,6 +43,8 @@ def from_exported_program(
     keep_params_as_input: bool = False,
     unwrap_unit_return_tuple: bool = False,
     no_bind_return_tuple: bool = False,
+    check_sizes: bool = True,
+    dim_names: Mapping[str, Sequence[str | int | None]] | None = None,
 ) -> IRModule:
     """An IRModule of a program that ``torch.export.export`` made.
 
@@ -54,11 +61,18 @@ def from_exported_program(
         True returns the one output of a program, and not a tuple of it.
     no_bind_return_tuple
         True returns the tuple of outputs without a variable for it.
+    check_sizes
+        True checks what torch.export found or was told of dynamic sizes (ranges of ``torch.export.Dim``, guards), which
+        makes ``main`` impure if there is anything to check. False leaves it to the caller.
+    dim_names
+        Names of dynamic dimensions by the names of inputs: ``{"x": ("batch", None)}``. Numbers and None name nothing.
+        Programs of torch.export have forgotten the names of their ``torch.export.Dim``.
 
     Returns
     -------
     IRModule
-        A module whose entry point is ``main``.
+        A module whose entry point is ``main``. Its attribute ``output_names`` names the outputs: by keys of a dict or
+        fields of a class that the module returns, else by the nodes of torch's graph.
 
     Raises
     ------
@@ -66,14 +80,17 @@ def from_exported_program(
         If the program uses what is not supported: all operators that are not are listed.
     TypeError
         If `exported_program` is something else.
+    ValueError
+        If `dim_names` names no input, or no dynamic dimension, or one size by two names.
     """
     if type(exported_program).__name__ != "ExportedProgram":
         raise TypeError(
             "from_exported_program: expected an ExportedProgram, as torch.export.export returns it, "
             f"found {type(exported_program).__name__}"
         )
-    importer = _Importer(supported(exported_program), keep_params_as_input)
-    return importer.run(unwrap_unit_return_tuple, not no_bind_return_tuple)
+    importer = _Importer(supported(exported_program), keep_params_as_input, dim_names or {})
+    guarded = exported_program if check_sizes else None
+    return importer.run(unwrap_unit_return_tuple, not no_bind_return_tuple, guarded)
 
 
 # ------------------------------------------------------------------------------------- the import
@@ -82,14 +99,15 @@ def from_exported_program(
 class _Importer(GraphReader):
     """The import of one program."""
 
-    def __init__(self, program: Any, keep_params: bool) -> None:
-        self.program, self.keep_params = program, keep_params
+    def __init__(self, program: Any, keep_params: bool, dim_names: Mapping[str, Sequence[str | int | None]]) -> None:
+        self.program, self.keep_params, self.dim_names = program, keep_params, dim_names
         self.signature = program.graph_signature
         ranges = program.range_constraints.items()
         super().__init__(frozenset(str(symbol) for symbol, limits in ranges if limits.lower >= 0))
         self.params: dict[Var, NDArray] = {}
+        self.tied: dict[tuple[Any, ...], Var] = {}  # parameters by where their tensors lie
 
-    def run(self, unwrap: bool, bind: bool) -> IRModule:
+    def run(self, unwrap: bool, bind: bool, guarded: Any) -> IRModule:
         outputs, mutations = self._outputs()
         self._read_inputs({spec.target for _, spec in mutations if spec.kind.name != "USER_INPUT_MUTATION"})
         attrs: dict[str, Any] = {"num_input": len(self.inputs)}
@@ -98,16 +116,24 @@ class _Importer(GraphReader):
         if mutations:
             attrs["mutated"] = [self._mutated(spec) for _, spec in mutations]
         builder = self.emitter.builder
-        pure = all(registry.is_pure(str(node.target)) for node in nodes_of(self.program.graph_module))
+        checks = [] if guarded is None else list(conditions(self.emitter, guarded, self._sizes()))
+        pure = not checks and all(registry.is_pure(str(node.target)) for node in nodes_of(self.program.graph_module))
         with builder.function("main", [*self.inputs, *self.params], attrs, pure=pure):
+            check(self.emitter, checks)
             self.split_inputs()
             results = self.read_nodes(self.program.graph_module, self.names)
             positions = [*outputs, *(position for position, _ in mutations)]
-            outputs_of_main = [pairs.joined_parts(self.emitter, results[i]) for i in positions]
-            values = [self.emitter.tensor(output) for output in outputs_of_main if output is not None]
+            names = self._output_names(outputs, mutations)
+            named = [
+                (pairs.joined_parts(self.emitter, results[i]), name) for i, name in zip(positions, names, strict=True)
+            ]
+            named = [(self.emitter.tensor(output), name) for output, name in named if output is not None]
+            values = [output for output, _ in named]
             result: RelaxExpr = values[0] if unwrap and len(values) == 1 else Tuple(values)
             builder.emit_func_output(builder.emit(result) if bind else result)
-        return ConvertToDataflow()(builder.get())
+        mod = builder.get()
+        main = cast(Function, mod["main"]).with_attr("output_names", [name for _, name in named])
+        return ConvertToDataflow()(mod.with_function("main", main))
 
     # -- inputs and outputs
 
@@ -126,6 +152,25 @@ class _Importer(GraphReader):
                 raise DiagnosticError(Diagnostic("E6001", message))
         return outputs, mutations
 
+    def _sizes(self) -> Sizes:
+        """Return the dimensions of tensors and the values of numbers among the inputs by name; None for constants."""
+        sizes: dict[str, Sequence[PrimExpr] | PrimExpr | None] = {
+            spec.arg.name: None for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"
+        }
+        for var in self.inputs:
+            info = var.struct_info
+            if isinstance(info, TensorStructInfo):
+                sizes[var.name_hint] = info.dims
+            elif isinstance(info, PrimStructInfo):
+                sizes[var.name_hint] = info.value
+        return sizes
+
+    def _output_names(self, outputs: Sequence[int], mutations: Sequence[tuple[int, Any]]) -> list[str]:
+        """Names of the outputs, then of the parameters of which new values are returned."""
+        specs = self.signature.output_specs
+        nodes = [str(getattr(specs[position].arg, "name", f"output{position}")) for position in outputs]
+        return [*output_names(self.program.call_spec.out_spec, nodes), *(self._mutated(spec) for _, spec in mutations)]
+
     def _mutated(self, mutation: Any) -> str:
         """The name of the parameter of main of which an output is the new value."""
         if mutation.kind.name == "USER_INPUT_MUTATION":
@@ -135,8 +180,11 @@ class _Importer(GraphReader):
     def _read_inputs(self, mutated: set[str]) -> None:
         nodes = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
         users = [spec for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"]
-        for spec in users:
-            self.declare(nodes[spec.arg.name].meta.get("val") if spec.arg.name in nodes else None)
+        values = {spec.arg.name: nodes[spec.arg.name].meta.get("val") for spec in users if spec.arg.name in nodes}
+        self.renamed.update(renamed_sizes(values, self.dim_names))
+        for value in values.values():
+            self.declare(value)
+        self.derive(values)
         for spec in self.signature.input_specs:
             node = nodes[spec.arg.name]
             if spec.kind.name == "USER_INPUT":
@@ -145,7 +193,8 @@ class _Importer(GraphReader):
                 is_param = self.keep_params and spec.kind.name != "CONSTANT_TENSOR"
                 is_mutated = spec.target in mutated
                 if node.users or is_mutated:
-                    self._read_param(node, self._tensor_of(spec), is_param or is_mutated)
+                    tied = spec.kind.name == "PARAMETER" and not is_mutated
+                    self._read_param(node, self._tensor_of(spec), is_param or is_mutated, tied)
             else:
                 raise DiagnosticError(
                     Diagnostic("E6001", f"an input of the kind {spec.kind.name} is not supported: {node.name}")
@@ -162,13 +211,20 @@ class _Importer(GraphReader):
             return program.state_dict[spec.target]
         return program.constants[spec.target]
 
-    def _read_param(self, node: Any, tensor: Any, is_param: bool) -> None:
+    def _read_param(self, node: Any, tensor: Any, is_param: bool, tied: bool) -> None:
+        """Declare a parameter of main or a constant; `tied`: one that is the same tensor as an earlier one is that."""
         if is_param:
+            key = tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+            if tied and key in self.tied and tensor.numel():
+                self.names[node.name] = self.tied[key]
+                return
             if pairs.has_complex_dtype(tensor):
                 tensor = pairs.as_real_tensor(tensor)
                 self.complex_inputs.append(node.name)
             array = as_array(tensor)
             var = Var(node.name, TensorStructInfo(ShapeExpr(array.shape), array.dtype.name))
             self.params[var], self.names[node.name] = nd_array(array), var
+            if tied:
+                self.tied[key] = var
             return
         self.names[node.name] = self.constant(tensor)

@@ -25,17 +25,18 @@ from ...block_builder import BlockBuilder
 from ...expr import Constant, ShapeExpr, TupleGetItem, Var
 from ...ir import DataType, DiagnosticError, RelaxExpr, StructInfo
 from ...op.known import known_struct_info
-from ...prim import FloatImm, IntImm, PrimExpr
+from ...prim import FloatImm, IntImm, PrimExpr, simplify
 from ...prim.expr import Var as PrimVar
 from ...struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..unexpected import guarded
-from . import pairs
+from . import pairs, registry
 from .decompositions import IGNORED, is_scalar, unsupported
 from .dtypes import dtype_name
-from .emitter import Emitter, node_text, node_title
+from .effects import aliases, functional_name, written_root
+from .emitter import Derived, Emitter, node_text, node_title
 from .operands import typed
 from .pairs import Pair
-from .symbols import Symbols, symbol_name
+from .symbols import Symbols, linear_form, symbol_name
 
 Names: TypeAlias = dict[str, Any]
 """The values of a graph by the names of its nodes."""
@@ -57,6 +58,10 @@ class GraphReader:
         """Names of nodes whose parameter holds real and imaginary parts along its last axis; see `split_inputs`."""
         self.node: Any = None
         """The node of the outer graph that is being read, or was when an error was raised."""
+        self.renamed: dict[str, str] = {}
+        """Names of shape variables by the names of torch's symbols, where they differ."""
+        self._derived: dict[Any, PrimVar] = {}
+        """Shape variables by the expressions that are dimensions of inputs; see `derive`."""
         self._stored: dict[Any, Constant] = {}
         """Constants by the memory that they were copied from: tied parameters are one constant."""
         self._index = 0
@@ -69,7 +74,34 @@ class GraphReader:
                 for symbol in number.node.expr.free_symbols:
                     name = str(symbol)
                     if name not in self.symbols:
-                        self.symbols[name] = PrimVar(name, "int64")
+                        self.symbols[name] = PrimVar(self.renamed.get(name, name), "int64")
+
+    def derive(self, values: Mapping[str, Any]) -> None:
+        """Compute symbols that are no dimension of an input by themselves of one that is an expression of them.
+
+        Of an input with the dimension 8*s, the size is the variable, and s is that size divided by 8.
+        """
+        shapes: dict[str, Sequence[Any]] = {
+            name: value.shape for name, value in values.items() if hasattr(value, "shape")
+        }
+        numbers = [
+            *(value for value in values.values() if name_of(value)),
+            *(dim for dims in shapes.values() for dim in dims),
+        ]
+        alone = {name_of(number) for number in numbers}
+        for of, dims in shapes.items():
+            for axis, dim in enumerate(dims):
+                expr: Any = dim.node.expr if hasattr(dim, "node") else None
+                linear = None if expr is None else linear_form(expr)
+                if linear is None or linear[1] in alone:
+                    continue
+                factor, symbol, offset = linear
+                shown = str(expr)
+                var = PrimVar(self.renamed.get(shown, f"{of}_{axis}"), "int64")
+                self.emitter.derived.append(Derived(var, of, axis, factor, offset, symbol))
+                self.symbols[symbol] = simplify((var - offset) // factor)
+                self._derived[expr] = var
+                alone.add(symbol)
 
     def read_input(self, node: Any, order: Sequence[int] | None = None) -> bool:
         """Make a parameter of a placeholder that is a tensor or a size; False for a number, which is a constant.
@@ -79,6 +111,9 @@ class GraphReader:
         value = node.meta.get("val")
         if hasattr(value, "shape"):
             sizes = pairs.boundary_shape(self.emitter, value)
+            for axis, dim in enumerate(cast("Sequence[Any]", value.shape) if self._derived else ()):
+                if hasattr(dim, "node"):
+                    sizes[axis] = self._derived.get(dim.node.expr, sizes[axis])
             dims = ShapeExpr([sizes[axis] for axis in order] if order else sizes)
             info: StructInfo = TensorStructInfo(dims, dtype_name(value.dtype))
         elif hasattr(value, "node") and symbol_name(value.node.expr) is not None:
@@ -115,7 +150,7 @@ class GraphReader:
         results: list[Any] = []
         for node in graph_module.graph.nodes:
             self._index += 1
-            self.node = node
+            self.node = node if names is self.names else self.node
             if node.op == "get_attr":
                 held: Any = getattr(graph_module, node.target)
                 names[node.name] = held if hasattr(held, "graph") else self.constant(held)
@@ -149,7 +184,8 @@ class GraphReader:
                 )
             return result
         value = node.meta.get("val")
-        convert = pairs.find(node)
+        functional = functional_name(node.target)
+        convert = registry.find(functional) if functional else pairs.find(node)
         if is_scalar(value) and target not in _READS:
             return number(self.emitter.scalar(value))
         if convert is None:
@@ -163,7 +199,20 @@ class GraphReader:
             inspect.signature(convert).bind(self.emitter, *args, **kwargs)
         except TypeError as error:
             self.emitter.unsupported(f"{node_text(node)} ({error})")
-        return self._finished(convert(self.emitter, *args, **kwargs), value)
+        result = convert(self.emitter, *args, **kwargs)
+        if functional:
+            return self._written(node, result, names)
+        return self._finished(result, value)
+
+    def _written(self, node: Any, result: Any, names: Names) -> Any:
+        """The result of a node that writes its operand, which each node that stands for that tensor has from now on."""
+        value = node.meta.get("val")
+        leaf = self.emitter.cast(self.emitter.emit(self.emitter.tensor(result)), dtype_name(value.dtype))
+        new = self._finished(leaf, value)
+        for alias in aliases(written_root(node)):
+            if alias.name in names:
+                names[alias.name] = new
+        return new
 
     def _finished(self, result: Any, value: Any) -> Any:
         """The results of a node as leaves: one, or a list of several."""
@@ -213,6 +262,11 @@ class GraphReader:
         if kind in ("device", "layout", "memory_format"):
             return None
         return value
+
+
+def name_of(number: Any) -> str | None:
+    """The name of a number of shapes that is one symbol, else None."""
+    return symbol_name(number.node.expr) if hasattr(number, "node") and not hasattr(number, "shape") else None
 
 
 def number(expr: PrimExpr) -> Any:

@@ -6,7 +6,7 @@ Symbols are shape variables. Nothing is imported from sympy: a node is known by 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -42,6 +42,48 @@ def symbol_name(expr: Any) -> str | None:
     return str(expr) if type(expr).__name__ == "Symbol" else None
 
 
+def renamed_sizes(values: Mapping[str, Any], dim_names: Mapping[str, Sequence[str | int | None]]) -> dict[str, str]:
+    """Return the chosen names of dynamic dimensions, by the text of torch's expressions.
+
+    `values` are torch's examples of the inputs. Raises ValueError for names that fit no input or no dynamic dimension,
+    and for one size with two names or one name of two sizes.
+    """
+    renamed: dict[str, str] = {}
+    for of, names in dim_names.items():
+        shape = getattr(values.get(of), "shape", None)
+        if shape is None:
+            tensors = ", ".join(name for name, value in values.items() if hasattr(value, "shape"))
+            raise ValueError(f"dim_names: there is no input {of!r} that is a tensor; there are {tensors or 'none'}")
+        if len(shape) != len(names):
+            raise ValueError(f"dim_names: {of} has {len(shape)} dimensions, found {len(names)} names")
+        for axis, (dim, name) in enumerate(zip(shape, names, strict=True)):
+            if not isinstance(name, str):
+                continue
+            if isinstance(dim, int):
+                raise ValueError(
+                    f"dim_names: dimension {axis} of {of} is {dim} in the program, and cannot be named {name!r}"
+                )
+            own = str(dim.node.expr)
+            if renamed.setdefault(own, name) != name:
+                raise ValueError(f"dim_names: {renamed[own]!r} and {name!r} name one size")
+            if any(other == name for size, other in renamed.items() if size != own):
+                raise ValueError(
+                    f"dim_names: {name!r} names two sizes, {' and '.join(k for k in renamed if renamed[k] == name)}"
+                )
+    return renamed
+
+
+def linear_form(expr: Any) -> tuple[int, str, int] | None:
+    """Return (factor, symbol, offset) of ``factor * symbol + offset`` with a positive factor, None of other forms."""
+    free = list(expr.free_symbols)
+    if len(free) != 1 or expr.is_Symbol or type(expr).__name__ not in ("Mul", "Add"):
+        return None
+    factor, offset = expr.diff(free[0]), expr.subs(free[0], 0)
+    if not factor.is_Integer or not offset.is_Integer or int(factor) < 1:
+        return None
+    return int(factor), str(free[0]), int(offset)
+
+
 def _translate(expr: Any, symbols: Symbols) -> PrimExpr:
     if expr.is_Integer:
         return const(int(expr), "int64")
@@ -60,20 +102,21 @@ def _translate(expr: Any, symbols: Symbols) -> PrimExpr:
     return _FUNCTIONS[kind](*(_translate(arg, symbols) for arg in expr.args))
 
 
-def _matched(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Two operands of one dtype: an integer beside a float becomes one."""
+def same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Return two scalar expressions in one dtype: an integer beside a float becomes float64."""
     if a.dtype == b.dtype:
         return a, b
-    return _float(a), _float(b)
+    return as_float(a), as_float(b)
 
 
-def _float(x: PrimExpr) -> PrimExpr:
+def as_float(x: PrimExpr) -> PrimExpr:
+    """Return a scalar expression as float64."""
     return x if x.dtype.is_float else cast("float64", x)
 
 
 def _fold(function: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., PrimExpr]:
     def folded(*operands: PrimExpr) -> PrimExpr:
-        return reduce(lambda a, b: function(*_matched(a, b)), operands)
+        return reduce(lambda a, b: function(*same_dtype(a, b)), operands)
 
     return folded
 
@@ -91,7 +134,7 @@ def _ceil_divided(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return _float(a) / _float(b)
+    return as_float(a) / as_float(b)
 
 
 def _equal(a: PrimExpr, b: PrimExpr) -> PrimExpr:
@@ -131,7 +174,7 @@ _FUNCTIONS: dict[str, Callable[..., PrimExpr]] = {
     "PythonMod": _remainder,
     "Identity": _same,
     "Where": Select,
-    "ToFloat": _float,
+    "ToFloat": as_float,
     "FloatTrueDiv": _quotient,
     "IntTrueDiv": _quotient,
     "FloorToInt": _integer(intrin.floor),
@@ -146,4 +189,15 @@ _FUNCTIONS: dict[str, Callable[..., PrimExpr]] = {
 }
 """Scalar expressions by the names of sympy's and torch's classes."""
 
-__all__ = ["PrimVar", "Symbols", "UnknownFunction", "UnknownSymbol", "symbol_name", "translate"]
+__all__ = [
+    "PrimVar",
+    "Symbols",
+    "UnknownFunction",
+    "UnknownSymbol",
+    "as_float",
+    "linear_form",
+    "renamed_sizes",
+    "same_dtype",
+    "symbol_name",
+    "translate",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    backward,
     bags,
     complex,
     complex_functions,
@@ -13,10 +14,12 @@ from . import (
     fft,
     flash_attention,
     indexing,
+    integers,
     linear,
     linear_algebra,
     nn,
     order,
+    quantized,
     random,
     recurrent,
     reduce,
@@ -26,7 +29,7 @@ from . import (
 )
 
 __all__ = [
-    "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft", "flash_attention",
-    "indexing", "linear", "linear_algebra", "nn", "order", "random", "recurrent", "reduce", "resize", "shape",
-    "special",
+    "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft",
+    "flash_attention", "indexing", "integers", "linear", "linear_algebra", "nn", "order", "quantized", "random",
+    "recurrent", "reduce", "resize", "shape", "special",
 ]  # fmt: skip

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from .... import op
-from ....expr import PrimValue, ShapeExpr, Tuple
+from ....expr import PrimValue, ShapeExpr, StringImm, Tuple
 from ....ir import RelaxExpr
 from ....prim import const, simplify
+from ....struct_info import TensorStructInfo
 from ..emitter import Dim, Emitter, as_dim
 from ..registry import converter
 
@@ -22,13 +23,13 @@ def histc(g: Emitter, x: RelaxExpr, bins: int = 100, min: Any = 0, max: Any = 0)
         if bins < 1:
             raise g.error(f"{bins} bins", hint="pass at least one")
         low, high, width = _limits(g, data)
-        # NaN and infinite limits are an error when the program runs: a negative size.
-        count = g.emit(op.where(op.isfinite(width), g.const(bins, "int64"), g.const(-1, "int64")))
-        size = g.read_integer(count, True)
-        return g.cast_shape(_counted(g, data, bins, low, high, width, size), [as_dim(bins)])
+        checked = [StringImm("torch.histc"), low, high]
+        info = TensorStructInfo(ShapeExpr([]), dtype)
+        low = g.emit(op.call_pure_packed("relax.run.finite_range", *checked, sinfo_args=[info]))
+        return _counted(g, data, bins, low, high, width)
     if not -math.inf < min < max < math.inf or bins < 1:
         raise g.error(f"{bins} bins from {min} to {max}", hint="pass finite limits, the lower one first")
-    return _counted(g, data, bins, g.const(min, dtype), g.const(max, dtype), g.const(max - min, dtype), bins)
+    return _counted(g, data, bins, g.const(min, dtype), g.const(max, dtype), g.const(max - min, dtype))
 
 
 def _limits(g: Emitter, data: RelaxExpr) -> tuple[RelaxExpr, RelaxExpr, RelaxExpr]:
@@ -47,17 +48,15 @@ def _limits(g: Emitter, data: RelaxExpr) -> tuple[RelaxExpr, RelaxExpr, RelaxExp
     return low, high, g.emit(op.subtract(high, low))
 
 
-def _counted(
-    g: Emitter, data: RelaxExpr, bins: int, low: RelaxExpr, high: RelaxExpr, width: RelaxExpr, size: Dim
-) -> RelaxExpr:
-    """Return the number of elements of a vector in each bin, as a vector of `size`, which is the number of bins."""
+def _counted(g: Emitter, data: RelaxExpr, bins: int, low: RelaxExpr, high: RelaxExpr, width: RelaxExpr) -> RelaxExpr:
+    """Return the number of elements of a vector in each bin."""
     dtype = g.out_dtype
     within = g.emit(op.logical_and(op.greater_equal(data, low), op.less_equal(data, high)))
     inner = g.emit(op.where(within, data, low))
     position = op.divide(op.multiply(op.subtract(inner, low), g.const(bins, dtype)), width)
     bounded = op.minimum(op.astype(op.floor(position), "int64"), g.const(bins - 1, "int64"))
     return op.index_put(
-        op.zeros(ShapeExpr([as_dim(size)]), dtype),
+        op.zeros(ShapeExpr([as_dim(bins)]), dtype),
         Tuple([g.emit(bounded)]),
         g.emit(op.astype(within, dtype)),
         accumulate=True,

@@ -33,8 +33,10 @@ def flash_attention(
     scores = _scores(g, query, key, is_causal, attn_mask, _scale(g, query, scale))
     wide = _wide(g, query)
     highest = g.emit(op.max(scores, axis=[-1], keepdims=True))
+    sees_none = g.emit(op.equal(highest, g.const(float("-inf"), wide)))  # such a query has the result 0
+    highest = g.emit(op.where(sees_none, g.const(0, wide), highest))
     exponents = g.emit(op.exp(op.subtract(scores, highest)))
-    total = g.emit(op.sum(exponents, axis=[-1], keepdims=True))
+    total = g.emit(op.where(sees_none, g.const(1, wide), op.sum(exponents, axis=[-1], keepdims=True)))
     attended = op.divide(op.matmul(exponents, g.cast(value, wide)), total)
     logarithm = op.squeeze(op.add(highest, op.log(total)), [-1])
     return [g.cast(g.emit(attended), str(g.dtype(query))), g.emit(logarithm)]

@@ -30,11 +30,15 @@ def embedding(g: Emitter, weight: RelaxExpr, indices: RelaxExpr, *options: Any, 
 
 @converter("aten.index_select")
 def index_select(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr) -> RelaxExpr:
+    if not g.ndim(x):
+        return op.take(g.reshape(x, [1]), g.reshape(index, []), 0)
     return op.take(x, index, g.axis(dim, g.ndim(x)))
 
 
 @converter("aten.gather")
 def gather(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, *, sparse_grad: bool = False) -> RelaxExpr:
+    if not g.ndim(x):
+        return op.take(g.reshape(x, [1]), index, 0)
     return op.gather_elements(x, index, g.axis(dim, g.ndim(x)))
 
 
@@ -92,6 +96,30 @@ def as_strided(
     g: Emitter, x: RelaxExpr, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> RelaxExpr:
     """Elements of a tensor that lies in row-major order, at any strides."""
+    position = _strided_places(g, size, stride, storage_offset)
+    return op.take(g.reshape(x, [product(g.dims(x))]), position, 0)
+
+
+@converter("aten.as_strided_scatter")
+def as_strided_scatter(
+    g: Emitter,
+    x: RelaxExpr,
+    src: RelaxExpr,
+    size: Sequence[Dim],
+    stride: Sequence[Dim],
+    storage_offset: Dim | None = None,
+) -> RelaxExpr:
+    """The tensor, in row-major order, with elements at any strides replaced by those of another one."""
+    position = _strided_places(g, size, stride, storage_offset)
+    flat = g.reshape(x, [product(g.dims(x))])
+    if not g.ndim(position):
+        position, src = g.reshape(position, [1]), g.reshape(src, [1])
+    written = op.index_put(flat, Tuple([position]), g.cast(src, g.out_dtype))
+    return g.reshape(g.emit(written), g.dims(x))
+
+
+def _strided_places(g: Emitter, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None) -> RelaxExpr:
+    """Return the places of elements at strides in the first operand of the node, flattened."""
     source = g.node.args[0].meta["val"]
     if not source.is_contiguous() or source.storage_offset() != 0:
         g.unsupported("as_strided of a tensor that is no whole one", "call contiguous() on the tensor before")
@@ -99,7 +127,7 @@ def as_strided(
     for count, step in zip(size, stride, strict=True):
         numbers = op.multiply(op.arange(PrimValue(as_dim(count)), dtype="int64"), g.tensor(step, "int64"))
         position = g.emit(op.add(op.expand_dims(position, [-1]), numbers))
-    return op.take(g.reshape(x, [product(g.dims(x))]), position, 0)
+    return position
 
 
 @converter("aten.nonzero")
@@ -329,7 +357,8 @@ def index_fill(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, value: Any)
 @converter("aten.masked_scatter")
 def masked_scatter(g: Emitter, x: RelaxExpr, mask: RelaxExpr, source: RelaxExpr) -> RelaxExpr:
     """The tensor with the elements of the source, in order, in the places at which the mask is True."""
-    dims = g.dims(x)
+    dims = g.shape()
+    x = g.emit(op.broadcast_to(x, dims))
     wide = g.emit(op.broadcast_to(mask, dims))
     numbers = op.astype(g.reshape(wide, [product(dims)]), "int64")
     before = op.subtract(op.cumsum(numbers, axis=0), g.const(1, "int64"))
@@ -338,12 +367,28 @@ def masked_scatter(g: Emitter, x: RelaxExpr, mask: RelaxExpr, source: RelaxExpr)
     return op.where(wide, g.reshape(g.emit(op.take(elements, positions, 0)), dims), x)
 
 
+@converter("aten.masked_scatter_backward")
+def masked_scatter_backward(g: Emitter, grad: RelaxExpr, mask: RelaxExpr, sizes: Sequence[Dim]) -> RelaxExpr:
+    """The gradients at the places where the mask is True, in order, as those of the elements of the source; 0 after."""
+    dims = g.dims(grad)
+    wide = g.reshape(g.emit(op.broadcast_to(mask, dims)), [product(dims)])
+    before = op.subtract(op.cumsum(op.astype(wide, "int64"), axis=0), g.const(1, "int64"))
+    count = product(sizes)
+    last = g.tensor(count, "int64")  # what is not for the source goes behind its end
+    places = g.emit(op.where(wide, op.minimum(before, last), last))
+    zeros = op.broadcast_to(g.const(0, g.out_dtype), ShapeExpr([simplify(count + 1)]))
+    summed = g.emit(op.scatter_elements(zeros, places, g.reshape(grad, [product(dims)]), 0, "add"))
+    return g.reshape(g.emit(op.strided_slice(summed, [0], [0], [count], [1])), sizes)
+
+
 # ------------------------------------------------------------------------------------- sorting
 
 
 @converter("aten.topk")
-def topk(g: Emitter, x: RelaxExpr, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> RelaxExpr:
-    return op.topk(x, PrimValue(as_dim(k)), g.axis(dim, g.ndim(x)), "both", largest, "int64")
+def topk(g: Emitter, x: RelaxExpr, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[RelaxExpr]:
+    if not g.ndim(x):
+        return [x, g.const(0, "int64")]
+    return g.parts(op.topk(x, PrimValue(as_dim(k)), g.axis(dim, g.ndim(x)), "both", largest, "int64"))
 
 
 @converter("aten.sort.default")

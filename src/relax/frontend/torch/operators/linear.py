@@ -39,6 +39,32 @@ def addmm(g: Emitter, bias: RelaxExpr, a: RelaxExpr, b: RelaxExpr, *, beta: Any 
     return _sum(g, bias, op.matmul(a, b), beta, alpha)
 
 
+@converter("aten.addbmm")
+def addbmm(g: Emitter, bias: RelaxExpr, a: RelaxExpr, b: RelaxExpr, *, beta: Any = 1, alpha: Any = 1) -> RelaxExpr:
+    """beta · bias + alpha · the sum of the products of all pairs of matrices."""
+    return _sum(g, bias, op.einsum((a, b), "bij,bjk->ik"), beta, alpha)
+
+
+@converter("aten._trilinear")
+def trilinear(
+    g: Emitter,
+    a: RelaxExpr,
+    b: RelaxExpr,
+    c: RelaxExpr,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> RelaxExpr:
+    """The product of three tensors, each with new axes at places in the result, summed along some of its axes."""
+    rank = g.ndim(a) + len(expand1)
+    letters = "abcdefghijklmnopqrstuvwxyz"[:rank]
+    terms = ["".join(letters[axis] for axis in range(rank) if axis not in axes) for axes in (expand1, expand2, expand3)]
+    kept = "".join(letters[axis] for axis in range(rank) if axis not in sumdim)
+    return op.einsum((a, b, c), f"{','.join(terms)}->{kept}")
+
+
 @converter("aten.outer")
 def outer(g: Emitter, a: RelaxExpr, b: RelaxExpr) -> RelaxExpr:
     if g.ndim(a) != 1 or g.ndim(b) != 1:
@@ -158,7 +184,7 @@ def attention(
     if dropout_p:
         g.unsupported("attention with dropout", "call eval() on the module before torch.export")
     lead = g.dims(query)[:-3]
-    operands = [_batched(g, operand) for operand in (query, key, value)]
+    operands = _broadcast(g, [_batched(g, operand) for operand in (query, key, value)], heads=not enable_gqa)
     if enable_gqa:
         heads = g.dims(operands[0])[1]
         operands = [operands[0], *(_widened(g, operand, heads) for operand in operands[1:])]
@@ -183,6 +209,19 @@ def _batched(g: Emitter, x: RelaxExpr) -> RelaxExpr:
     for dim in dims[1:-3]:
         count = count * dim
     return g.reshape(x, [count, *dims[-3:]])
+
+
+def _broadcast(g: Emitter, operands: list[RelaxExpr], heads: bool) -> list[RelaxExpr]:
+    """Operands with batches, and if asked for with heads, of one size: one of size 1 is repeated, as in a product."""
+    dims = [g.dims(operand) for operand in operands]
+    for axis in (0, 1) if heads else (0,):
+        size = next((own[axis] for own in dims if not g.same_size(own[axis], 1)), 1)
+        for own in dims:
+            own[axis] = as_dim(size) if g.same_size(own[axis], 1) else own[axis]
+    return [
+        operand if all(map(g.same_size, g.dims(operand), own)) else g.emit(op.broadcast_to(operand, ShapeExpr(own)))
+        for operand, own in zip(operands, dims, strict=True)
+    ]
 
 
 def _widened(g: Emitter, x: RelaxExpr, heads: Any) -> RelaxExpr:

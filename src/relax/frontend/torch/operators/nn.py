@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -173,9 +174,6 @@ def _avg_pool(count: int) -> Callable[..., RelaxExpr]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> RelaxExpr:
-        if divisor_override is not None:
-            g.unsupported("a pool with a divisor_override")
-
         def pooled(data: RelaxExpr) -> RelaxExpr:
             return _AVG_POOL[count](
                 data,
@@ -186,9 +184,31 @@ def _avg_pool(count: int) -> Callable[..., RelaxExpr]:
                 count_include_pad=count_include_pad,
             )
 
+        if divisor_override is not None:
+            return _sum_pool(g, x, count, kernel_size, stride, padding, ceil_mode, divisor_override)
         return _in_batch(g, x, count, pooled)
 
     return convert
+
+
+def _sum_pool(
+    g: Emitter,
+    x: RelaxExpr,
+    count: int,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    ceil_mode: bool,
+    divisor: int,
+) -> RelaxExpr:
+    """The sums of the windows of an average pool, each over one number: with pads counted, sum = mean x window."""
+    if divisor == 0:
+        raise g.error("divisor_override is 0", hint="pass another divisor, or none")
+    if ceil_mode:
+        g.unsupported("a pool with a divisor_override in ceil_mode", "pad the tensor before")
+    means = _avg_pool(count)(g, x, kernel_size, stride, padding, False, True)
+    window = math.prod(_each(kernel_size, count))
+    return op.multiply(g.emit(means), g.const(window / divisor, g.out_dtype))
 
 
 def _adaptive_avg_pool(count: int) -> Callable[..., RelaxExpr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .... import op
+from .... import op, topi
 from ....expr import PrimValue, ShapeExpr, Tuple
 from ....ir import DataType, RelaxExpr
 from ....prim import IntImm, simplify
@@ -273,9 +273,7 @@ def bucketize(g: Emitter, x: Any, boundaries: RelaxExpr, *, out_int32: bool = Fa
 def _places_in_rows(g: Emitter, boundaries: RelaxExpr, x: RelaxExpr, right: bool, dtype: str) -> RelaxExpr:
     """Return the number of boundaries below each element, each row of x searched in its own row of boundaries.
 
-    Counts all boundaries, which is O(n · m) comparisons without a tensor of their results. NaN is greatest.
+    Raises an error when the program runs if there are not as many rows of both.
     """
-    wide = op.expand_dims(x, [-1])
-    limits = op.expand_dims(boundaries, [-2])
-    reached = g.emit((op.greater if right else op.greater_equal)(limits, wide))
-    return op.sum(op.astype(op.logical_not(reached), dtype), axis=[-1])
+    rows = g.cast_shape(boundaries, [*g.dims(x)[:-1], g.dims(boundaries)[-1]])
+    return g.builder.emit_te(topi.bucketize, x, rows, dtype == "int32", right, primfunc_name_hint="searchsorted")

@@ -162,6 +162,8 @@ def dist(g: Emitter, a: RelaxExpr, b: RelaxExpr, p: Any = 2) -> RelaxExpr:
 @converter("aten.logsumexp")
 def logsumexp(g: Emitter, x: RelaxExpr, dim: Axes, keepdim: bool = False) -> RelaxExpr:
     x = g.tensor(x, g.out_dtype)
+    if not g.ndim(x):
+        return x
     axes = g.axes(dim, g.ndim(x))
     greatest = g.emit(op.max(x, axis=axes, keepdims=True))
     level = g.emit(op.where(op.isinf(greatest), g.const(0, g.out_dtype), greatest))

@@ -60,7 +60,7 @@ def unsqueeze(g: Emitter, x: RelaxExpr, dim: int) -> RelaxExpr:
     return op.expand_dims(x, [g.axis(dim, g.ndim(x) + 1)])
 
 
-@converter("aten.permute")
+@converter("aten.permute", "aten.permute_copy")
 def permute(g: Emitter, x: RelaxExpr, dims: Sequence[int]) -> RelaxExpr:
     return op.permute_dims(x, g.axes(list(dims), g.ndim(x))) if g.ndim(x) else x
 
@@ -177,7 +177,7 @@ def _is_whole(g: Emitter, begin: Dim, end: Dim, step: int, size: PrimExpr) -> bo
     return (isinstance(end, int) and end == FAR_END) or g.same_size(end, size)
 
 
-@converter("aten.narrow.default")
+@converter("aten.narrow.default", "aten.narrow_copy")
 def narrow(g: Emitter, x: RelaxExpr, dim: int, start: Dim, length: Dim) -> RelaxExpr:
     return slice_(g, x, dim, start, simplify(as_dim(start) + length))
 
@@ -217,7 +217,7 @@ def _pieces(g: Emitter, x: RelaxExpr, sizes: Sequence[PrimExpr], axis: int) -> l
     ]
 
 
-@converter("aten.unbind.int")
+@converter("aten.unbind.int", "aten.unbind_copy.int")
 def unbind(g: Emitter, x: RelaxExpr, dim: int = 0) -> list[RelaxExpr]:
     axis = g.axis(dim, g.ndim(x))
     return [g.emit(select(g, x, axis, index)) for index in range(len(g.value))]
@@ -226,6 +226,10 @@ def unbind(g: Emitter, x: RelaxExpr, dim: int = 0) -> list[RelaxExpr]:
 @converter("aten.unfold")
 def unfold(g: Emitter, x: RelaxExpr, dimension: int, size: int, step: int) -> RelaxExpr:
     """Windows of `size` elements, each `step` after the one before, along a new last axis."""
+    if not g.ndim(x):
+        if size != 1:
+            g.unsupported(f"windows of {size} elements of a tensor without dimensions", "reshape it to one dimension")
+        return g.reshape(x, [1])
     axis = g.axis(dimension, g.ndim(x))
     count = g.shape()[axis]
     starts = op.multiply(op.arange(count, dtype="int64"), g.const(step, "int64"))
