@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch test-torch-operators torch-operators coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
+.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch test-torch-operators torch-operators test-torch-models torch-models coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
 	@echo "make others   all other tests, but for those that need torch"
 	@echo "make test-torch tests of imported torch modules, in .venv-torch"
+	@echo "make test-torch-models  models of transformers, torchvision and timm beside torch, in .venv-vision (MODELS=transformers:bert: one)"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds;
 	@echo "              LIBRARIES=onnxruntime: our program with its parts in that library, too)"
@@ -79,7 +80,7 @@ test-onnx: $(VENV)/.installed-test
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language optimize prim transform)
-TORCH := tests/frontend/torch $(wildcard $(addsuffix /test_torch*.py,tests/backend tests/llm tests/training tests/transform))
+TORCH := tests/frontend/torch $(wildcard $(addsuffix /test_torch*.py,tests/backend tests/cli tests/llm tests/training tests/transform))
 
 coverage: $(VENV)/.installed-test
 	$(PYTEST) --cov --cov-report=term $(DEFINING)
@@ -92,6 +93,13 @@ test-torch-operators:
 
 torch-operators: $(VENV)/.installed-test-torch
 	$(BIN)/python tools/torch_operators.py --failed --at-least 97 --dtypes float32 float64 bfloat16 int64 bool
+
+# Models of torchvision need a later torch than the other tests.
+test-torch-models:
+	$(MAKE) --no-print-directory torch-models VENV=.venv-vision
+
+torch-models: $(VENV)/.installed-test-vision
+	$(BIN)/python tools/torch_models.py --json build/torch-models.json --page $(MODELS)
 
 # In an environment of its own: tvm-ffi imports torch wherever it is installed, which takes seconds in each process.
 test-torch:
@@ -139,5 +147,5 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .venv-torch .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site
+	rm -rf $(VENV) .venv-torch .venv-vision .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find src tests examples tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,6 +27,8 @@ LOOPS = "none: the formula is a statement of loops, which is not differentiated"
 TENSORS = "none: the sizes of the result are known at run time only; `strided_slice` with dynamic sizes has one"
 INTERNAL = "none: made by passes that run after `Gradient`"
 CALLS = "none: a call of a kernel or function; `call_tir_with_grad` names the gradient of a kernel"
+KERNELS = "derivative, if the kernel is loop nests of elements, sums, maxima and minima: by their adjoint loops"
+REGISTERED = "derivative, by the function of tensor expressions that it names"
 QUANTISED = "none: not built, as a model is quantised after it is trained; `astype` and arithmetic have derivatives"
 DEVICES = "none: a transfer between devices or workers"
 
@@ -42,17 +44,19 @@ REASONS: dict[str, str] = {
     NEW: "arange blackman_window eye eye_like full full_like hamming_window hann_window null_value one_hot ones "
     "ones_like random.normal random.seed random.uniform read_tensor_from_file zeros zeros_like",
     TENSORS: "dynamic_strided_slice",
-    LOOPS: "nn.gru nn.lstm nn.rnn vision.roi_align grad.nll_loss_backward",
+    LOOPS: "vision.roi_align grad.nll_loss_backward",
     INTERNAL: "builtin.alloc_tensor memory.alloc_storage memory.alloc_tensor memory.kill_storage memory.kill_tensor "
     "memory.view vm.alloc_storage vm.alloc_tensor vm.call_tir_dyn vm.kill_object call_builtin_with_ctx",
     QUANTISED: "dequantize dequantize_blocks saturating_astype nn.quantized_matmul nn.quantized_expert_matmul "
     "nn.quantized_take",
-    CALLS: "call_dps_packed call_inplace_packed call_packed call_pure_packed call_tir call_tir_inplace "
-    "call_tir_with_grad invoke_closure invoke_pure_closure make_closure print assert_op",
+    CALLS: "call_dps_packed call_inplace_packed call_packed call_pure_packed call_tir_inplace "
+    "invoke_closure invoke_pure_closure make_closure print assert_op",
+    KERNELS: "call_tir",
+    REGISTERED: "call_tir_with_grad",
     DEVICES: "ccl.allgather ccl.allreduce ccl.broadcast_from_worker0 ccl.scatter_collective "
     "ccl.scatter_from_worker0 dist.redistribute_replica_to_shard hint_on_device to_vdevice",
 }
-"""Operators without a derivative, by the reason."""
+"""Operators without a derivative, by the reason, and those that have one under a condition."""
 
 _REASON = {name: reason for reason, names in REASONS.items() for name in names.split()}
 
