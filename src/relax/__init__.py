@@ -103,7 +103,7 @@ class _TVMModules:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raises ModuleNotFoundError for ``relax.meta_schedule`` and its kin."""
+        """Raises ModuleNotFoundError for ``relax.autotvm`` and its kin."""
         del path, target
         package, _, module = name.rpartition(".")
         if package.partition(".")[0] != "relax" or f"{name}.".startswith("relax.ir.") or module.startswith("_"):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         tir,
         topi,
         transform,
+        tune,
         utils,
         vm,
     )
@@ -94,7 +95,7 @@ __all__ = [
     "call_tir_with_grad", "codegen", "compile", "const", "dpl", "eager", "explain", "expr", "expr_functor",
     "extern", "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "library",
     "op", "optimize", "pipeline", "prim", "quantize_weights", "register_codegen", "register_pipeline", "schedules",
-    "script", "struct_info", "target", "te", "tir", "topi", "transform", "utils", "vm",
+    "script", "struct_info", "target", "te", "tir", "topi", "transform", "tune", "utils", "vm",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -43,6 +43,7 @@ HOMES = {
     ".topi:": "topi",
     ".transform.quantize_weights": "quantize_weights",
     ".transform:": "transform",
+    ".tune:": "tune",
     ".utils:": "utils",
     ".vm": "build compile eager find_nan",
     ".vm:": "vm",

@@ -103,8 +103,8 @@ class Substitution:
     def info(self, info: StructInfo) -> StructInfo:
         return map_struct_info(info, self.dim, self.shape)
 
-    def shape(self, shape: RelaxExpr) -> RelaxExpr:
-        """The shape of a struct info, which is not computed."""
+    def shape(self, shape: RelaxExpr) -> RelaxExpr | None:
+        """The shape of a struct info, which is not computed. Subclasses may return None: only the rank remains."""
         if isinstance(shape, ShapeExpr):
             return map_children(shape, lambda child: self.dim(child) if isinstance(child, PrimExpr) else child)
         return cast(RelaxExpr, self.node(shape))
