@@ -76,6 +76,75 @@ def test_every_function_is_accurate_and_right_at_the_edges(kernels, dtype, targe
         assert ulps(found, np.asarray(exact)).max() < 4, name
 
 
+PAIRS = {"atan2": np.arctan2, "hypot": np.hypot, "pow": np.power}
+
+
+def pairs():
+    """Operands of two: every pair of special values, of all bits, of powers of every exponent, of whole exponents."""
+    rng = np.random.default_rng(1)
+    special = np.array([*SPECIAL, 3, 7, 1e-39, 8388609.5, 16777217, 33554432, 1 + 2**-23, 1 - 2**-24], "float32")
+    special = np.concatenate([special, -special])
+    bits = rng.integers(0, 2**32, (2, 40_000), dtype=np.uint32).view("float32")
+    bases = np.concatenate([np.exp(rng.uniform(-87, 88, 20_000)), 1 + rng.uniform(1e-6, 1e-3, 20_000)]).astype(
+        "float32"
+    )
+    exponents = rng.uniform(-152, 129, bases.size) / np.log2(bases.astype("float64"))
+    whole = rng.uniform(-20, 20, 20_000), rng.integers(-30, 30, 20_000)
+    parts = [np.meshgrid(special, special), bits, (bases, exponents), whole, rng.normal(size=(2, 20_000))]
+    with np.errstate(all="ignore"):
+        return [np.concatenate([np.ravel(part[i]) for part in parts]).astype("float32") for i in (0, 1)]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_functions_of_two_are_accurate_and_right_at_the_edges(kernels, name, target):
+    if "x86" in target and not resolve("llvm").triple.startswith("x86_64"):
+        pytest.skip("another architecture")
+    module = codegen.build_module({"f": kernels.elementwise(getattr(intrin, name), ["float32"] * 2, "float32")}, target)
+    x, y = pairs()
+    found = np.empty_like(x)
+    module["f"](x, y, found)
+    with np.errstate(all="ignore"):
+        exact = PAIRS[name](x.astype("float64"), y.astype("float64"))
+    assert ulps(found, exact).max() < {"atan2": 2, "hypot": 0.51, "pow": 0.51}[name]
+
+
+@pytest.mark.parametrize("exponent", [0, 0.5, -0.5, 1, -1, 2, -2, 3, 4])
+def test_powers_whose_exponent_is_a_constant_take_no_logarithm(kernels, exponent):
+    func = kernels.elementwise(lambda x: intrin.pow(x, T.float32(exponent)), ["float32"], "float32")
+    module = codegen.build_module({"f": func})
+    assert "relax.pow" not in module.get_source()
+    x = samples("float32")
+    found = np.empty_like(x)
+    module["f"](x, found)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype("float64"), np.full(x.shape, float(exponent)))  # of a scalar ½ it takes the root
+    assert ulps(found, exact).max() < 3
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_an_angle_has_one_result_whatever_its_neighbours_are(name):
+    """Great angles are reduced in another way than those near 0, which share vectors with them here."""
+    func = from_source(f"""
+@T.prim_func
+def f(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "float32")):
+    for i in range(4):
+        b[T.Ramp(16 * i, 1, 16)] = T.{name}(a[T.Ramp(16 * i, 1, 16)])
+""")
+    module = codegen.build_module({"f": func})
+    alone = np.random.default_rng(2).uniform(-60_000, 60_000, 64).astype("float32")
+    alone[:8] = np.round(alone[:8]) * np.float32(np.pi / 2)
+    mixed = alone.copy()
+    mixed[1::3] = [3.4e38, -1e10, np.inf, np.nan, 65536, -65536, 1e6] * 3
+    results = [np.empty_like(alone) for _ in range(2)]
+    for x, found in zip((alone, mixed), results, strict=True):
+        module["f"](x, found)
+        with np.errstate(all="ignore"):
+            assert ulps(found, getattr(np, name)(x.astype("longdouble"))).max() < 4
+    same = alone == mixed
+    np.testing.assert_array_equal(results[0][same], results[1][same])
+
+
 def test_exponentials_of_vectors():
     @T.prim_func
     def main(X: T.Buffer((16384,), "float32"), Y: T.Buffer((16384,), "float32")):

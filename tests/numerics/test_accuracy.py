@@ -43,7 +43,7 @@ EXACT = {
     "sigmoid": lambda x: 1 / (1 + mp.exp(-x)), "nn.silu": lambda x: x / (1 + mp.exp(-x)),
     "nn.gelu": lambda x: x / 2 * erfc(-x / mp.sqrt(2)), "nn.gelu_tanh": gelu_tanh,
     "exp2": lambda x: mpf(2) ** x, "exp10": lambda x: mpf(10) ** x, "log2": lambda x: mp.log(x, 2), "log10": mp.log10,
-    "log1p": mp.log1p, "erfc": erfc,
+    "log1p": mp.log1p, "erfc": erfc, "atan2": mp.atan2, "hypot": mp.hypot, "pow": mp.power,
 }  # fmt: skip
 
 #: Where a function is neither 0 nor infinite in float32, and in float64.
@@ -95,6 +95,17 @@ def powers(dtype):
     return [np.concatenate([a, rng.uniform(-9, 9, 200)]).astype(dtype), np.concatenate([b, whole]).astype(dtype)]
 
 
+def points(dtype):
+    """Points of the plane: in every quadrant, beside the axes and the diagonals, and of every magnitude."""
+    rng = np.random.default_rng(10)
+    info = np.finfo(dtype)
+    scale = np.exp(rng.uniform(np.log(info.smallest_subnormal), np.log(info.max) - 1, (600, 2)))
+    angle = rng.integers(0, 8, 300) * (np.pi / 4) + rng.normal(size=300) * np.exp(rng.uniform(-20, 0, 300))
+    circle = np.stack([np.cos(angle), np.sin(angle)], 1)
+    every = np.concatenate([scale * rng.choice([-1, 1], scale.shape), circle, rng.normal(size=(600, 2))])
+    return list(np.ascontiguousarray(every.T.astype(dtype)))
+
+
 def errors(found, exact, dtype):
     """How far results are from the exact ones, in units in the last place."""
     largest, least = float(np.finfo(dtype).max), mpf(2) ** LEAST[dtype]
@@ -143,8 +154,10 @@ def kernel(name, dtype, count=1):
 
 
 def intrinsic_kernel(name, dtype):
-    x = te.placeholder((relax.tir.Var("n", "int64"),), dtype, "x")
-    return te.create_prim_func([x, te.compute(x.shape, lambda i: getattr(intrin, name)(x(i)), "y")])
+    size = relax.tir.Var("n", "int64")
+    inputs = [te.placeholder((size,), dtype, f"x{i}") for i in range(2 if name in PAIRS else 1)]
+    result = te.compute((size,), lambda i: getattr(intrin, name)(*(x(i) for x in inputs)), "y")
+    return te.create_prim_func([*inputs, result])
 
 
 def evaluated(name, arrays):
@@ -180,17 +193,18 @@ def test_operators_keep_their_bounds(kernels, name, dtype):
 
 
 INTRINSICS = re.findall(r"`T\.(\w+)`", PAGE)
+PAIRS = {"atan2": points, "hypot": points, "pow": powers}
 
 
 @pytest.mark.parametrize("dtype", DIGITS)
 def test_intrinsics_keep_their_bound(dtype):
-    assert len(INTRINSICS) == 14
+    assert len(INTRINSICS) == 25
     module = build_module({name: intrinsic_kernel(name, dtype) for name in INTRINSICS})
     for name in INTRINSICS:
-        arrays = operands(name, dtype)
+        arrays = PAIRS[name](dtype) if name in PAIRS else operands(name, dtype)
         reference = Op.get(f"tir.{name}").get_attr("numpy")
         with np.errstate(all="ignore"):
-            evaluated = reference(arrays[0].astype("float64")).astype(dtype)
+            evaluated = reference(*(a.astype("float64") for a in arrays)).astype(dtype)
         check(name, arrays, {"compiled": run(module, name, *arrays), "evaluated": evaluated}, 4)
 
 

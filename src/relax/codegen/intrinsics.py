@@ -1,7 +1,7 @@
 """Calls of intrinsics: a table from names to code-writing functions.
 
-Common float32 functions are polynomials of our own (see `math`), which vectorise; all others, and all of float64, call
-libm. Small floats are computed in float32 and rounded.
+Functions of float32 are formulas of our own (see `math`), which vectorise; those of float64 call libm. Small floats are
+computed in float32 and rounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from ..ir import GlobalVar
-from ..native import math
+from ..native import math, powers
 from ..native.builder import FunctionBuilder, vector
 from ..native.formula import Val, in_parts, suffix
 from ..native.piecewise import LANES
@@ -69,7 +69,7 @@ def _elementary(name: str) -> Intrinsic:
     def write(cx: Context, call: Call) -> Val:
         x = cx.value(call.args[0])
         if own is not None and x.type == "float":
-            return rounded(cx, call.dtype, _call_own(x, name, own))
+            return rounded(cx, call.dtype, _call_own(name, own, x))
         if name == "sigmoid":
             return _sigmoid(x)
         if name == "exp10":
@@ -79,24 +79,28 @@ def _elementary(name: str) -> Intrinsic:
     return write
 
 
-def _call_own(x: Val, name: str, formula: Callable[[Val], Val]) -> Val:
+def _call_own(name: str, formula: Callable[..., Val], *arguments: Val) -> Val:
     """Call the module's own copy of a function, which LLVM inlines before it vectorises.
 
     On targets whose 16-lane vectors have instructions for table look-ups and powers of 2 (`ModuleBuilder.math`), other
-    vectors are computed in parts of 16 lanes.
+    vectors are computed in parts of 16 lanes if the function has one operand; formulas of two use neither.
     """
+    x = arguments[0]
     module, t = x.b.module, x.full_type
     symbol = f"relax.{name}.{suffix(x.type, x.lanes)}"
+    names = [f"%{letter}" for letter in "xy"[: len(arguments)]]
 
     def write() -> None:
-        b = FunctionBuilder(module, f"define internal {t} @{symbol}({t} %x) alwaysinline")
-        argument = Val(b, x.type, x.lanes, "%x")
-        in_vectors = module.math is not None and x.lanes not in (1, LANES)
-        result = in_parts(argument, LANES, formula) if in_vectors else formula(argument)
+        parameters = ", ".join(f"{t} {name}" for name in names)
+        b = FunctionBuilder(module, f"define internal {t} @{symbol}({parameters}) alwaysinline")
+        values = [Val(b, x.type, x.lanes, name) for name in names]
+        in_vectors = len(values) == 1 and module.math is not None and x.lanes not in (1, LANES)
+        result = in_parts(values[0], LANES, formula) if in_vectors else formula(*values)
         b.end(f"ret {t} {result.ref}")
         module.define(b)
 
-    return x.make(f"call {t} {module.helper(symbol, write)}({t} {x.ref})")
+    operands = ", ".join(f"{t} {argument.ref}" for argument in arguments)
+    return x.make(f"call {t} {module.helper(symbol, write)}({operands})")
 
 
 def _sigmoid(x: Val) -> Val:
@@ -125,6 +129,18 @@ def _of_two_floats(function: Callable[[Val, Val], Val]) -> Intrinsic:
         return rounded(cx, call.dtype, function(a, b))
 
     return write
+
+
+def _elementary_of_two(name: str) -> Intrinsic:
+    own = math.FLOAT32_PAIRS[name]
+
+    def compute(a: Val, b: Val) -> Val:
+        if a.type != "float":
+            return libm(name, a, b)
+        fixed = powers.fixed_power(a, b) if name == "pow" else None
+        return _call_own(name, own, a, b) if fixed is None else fixed
+
+    return _of_two_floats(compute)
 
 
 def _llvm(name: str) -> Intrinsic:
@@ -365,9 +381,7 @@ _TABLE: Final[dict[str, Intrinsic]] = {
     **{name: _llvm(name) for name in ("sqrt", "floor", "ceil", "trunc", "nearbyint", "round")},
     "rsqrt": _of_floats(lambda x: 1.0 / x.intrinsic("sqrt")),
     "fabs": _abs, "abs": _abs,
-    "atan2": _of_two_floats(lambda a, b: libm("atan2", a, b)),
-    "pow": _of_two_floats(lambda a, b: libm("pow", a, b)),
-    "hypot": _of_two_floats(lambda a, b: libm("hypot", a, b)),
+    **{name: _elementary_of_two(name) for name in math.FLOAT32_PAIRS},
     "fmod": _of_two_floats(lambda a, b: a.make(f"frem {a.full_type} {a.ref}, {b.ref}")),
     "copysign": _of_two_floats(lambda a, b: a.copysign(b)),
     "isnan": _test(lambda x: x.is_nan()),

@@ -6,7 +6,7 @@ coefficients were fitted for this file by minimising the maximum relative error 
 iteration), each rounded to float32 before the next was fitted. Errors stay within 2 units in the last place (3 for
 tanh, 4 for erf, erfc and log1p). NaN propagates; infinities, zeros and denormals are handled.
 
-Other functions, and all of float64, are libm's.
+Functions of float64 are libm's.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from typing import Final
 
 import numpy as np
 
+from .arcs import acos, asin, atan, atan2
 from .builder import float_text
 from .erf import erf_by_pieces
 from .formula import Val, look_up, polynomial
 from .piecewise import erfcx_by_pieces, one_of_two_vectors, tanh_by_pieces
+from .powers import acosh, asinh, atanh, hypot, power
 
 _LN2_HIGH: Final = 0.693359375  # 9 bits: its products with whole numbers below 2^15 are exact
 _LN2_LOW: Final = -2.12194440e-4
@@ -42,6 +44,8 @@ _LOG: Final = (0.3333331346511841, -0.25000008940696716, 0.2000207155942917, -0.
                0.06749267876148224)  # fmt: skip
 _TANH: Final = (-0.3333328366279602, 0.133314847946167, -0.05374300479888916, 0.020649103447794914,
                 -0.0057154991663992405)  # fmt: skip
+_SINH: Final = (0.1666671633720398, 0.008330273441970348, 0.0002037294179899618)
+"""(sinh(x) / x - 1) / x² by powers of x², for |x| ≤ 1."""
 _ERF_SMALL: Final = (0.12837916612625122, -0.3761262893676758, 0.11283625662326813, -0.02685573138296604,
                      0.005192405078560114, -0.0008049769676290452, 7.996649947017431e-05)  # fmt: skip
 _ERF_LARGE: Final = (-0.00017468322766944766, 1.1295149326324463, 0.6333468556404114, 0.1082802340388298,
@@ -54,6 +58,10 @@ _ERFCX: Final = (1.2681961059570312, -0.11631415784358978, -0.11590594053268433,
                  -0.0004057380720041692, 0.0005029934691265225)  # fmt: skip
 
 _SCALED_LANES: Final = 16
+
+_NEAR: Final = 2.0**16
+"""Angles below are reduced by a difference of float32 numbers."""
+_HALF_PI: Final = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 
 _SIN: Final = (-0.1666666716337204, 0.008333379402756691, -0.00019853065896313637, 2.8325487164693186e-06)
 _COS: Final = (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05)
@@ -215,6 +223,27 @@ def tanh(x: Val) -> Val:
     return _keep_nan(x, a.lt(0.625).choose(near, far).copysign(x))
 
 
+def _half_exp(a: Val) -> Val:
+    """e^a / 2 for a ≥ 0, which overflows later than e^a does; NaN as if it were 0."""
+    n, r = _reduced(_clamped(a, 0.0, 90.0))
+    value, n = _exp_reduced(r), n - 1.0
+    return _scaled(value, n) if _has_scale(a) else scale_by_power(value, n)
+
+
+def sinh(x: Val) -> Val:
+    """An odd polynomial to 1; beyond, (e^|x| - e^-|x|) / 2 with the sign of x."""
+    square, half = x * x, _half_exp(x.abs())
+    near = (polynomial(square, _SINH) * square).fma(x, x)
+    far = (half - 0.25 / half).copysign(x)
+    return _keep_nan(x, x.abs().lt(1.0).choose(near, far))
+
+
+def cosh(x: Val) -> Val:
+    """(e^|x| + e^-|x|) / 2."""
+    half = _half_exp(x.abs())
+    return _keep_nan(x, half + 0.25 / half)
+
+
 def sigmoid(x: Val) -> Val:
     """1 / (1 + e^-x), from e^-|x| so that nothing overflows."""
     e = exp(-x.abs())
@@ -300,8 +329,8 @@ def _turns() -> tuple[list[float], list[float]]:
     return [*high, math.nan], [*low, math.nan]
 
 
-def _quarter_turns(x: Val) -> tuple[Val, Val]:
-    """Return (number of quarter turns in |x| modulo 4 as i32, remaining angle of at most π/4).
+def _any_quarter_turns(x: Val) -> tuple[Val, Val]:
+    """Return what `_quarter_turns` does, of every float32 at the same cost.
 
     After M. Payne and R. Hanek, *Radian reduction for trigonometric functions*, 1983: the multiple of 2/π is reduced
     modulo 4 before the multiplication, so that large angles keep full precision.
@@ -321,6 +350,45 @@ def _quarter_turns(x: Val) -> tuple[Val, Val]:
     left = (first - whole) + second
     turns = exponent.eq(0xFF).choose(whole.constant(0.0), whole).to("i32")
     return turns & 3, (left * (math.pi / 2)).to("float")
+
+
+def _near_quarter_turns(a: Val) -> tuple[Val, Val]:
+    """Return what `_quarter_turns` does, of 0 ≤ a < `_NEAR` on a target that has fused multiplications.
+
+    Adding 1.5 · 2^23 leaves the number of quarter turns in the last bits. The first difference is exact; π/2 has 72
+    bits in three parts.
+    """
+    shifted = a.fma(2 / math.pi, 12582912.0)
+    n = shifted - 12582912.0
+    for part in _HALF_PI:
+        a = n.fma(-part, a)
+    return shifted.bitcast("i32") & 3, a
+
+
+def _quarter_turns(x: Val) -> tuple[Val, Val]:
+    """Return (number of quarter turns in |x| modulo 4 as i32, remaining angle of at most π/4).
+
+    Vectors that are scaled by one instruction branch: the exact reduction of great angles is made only if one of their
+    lanes needs it. Each lane takes its own way, so that results do not depend on the neighbours.
+    """
+    if not _has_scale(x):
+        return _any_quarter_turns(x)
+    b, a = x.b, x.abs()
+    turns, angle = _near_quarter_turns(a)
+    near = a.lt(_NEAR)
+    every = b.module.intrinsic(f"llvm.vector.reduce.and.v{x.lanes}i1", "i1", near.full_type)
+    condition = b.op(f"call i1 {every}({near.full_type} {near.ref})")
+    far, done, here = b.label("far"), b.label("done"), b.block
+    b.branch_if(condition, done, far, "then")
+    with b.cold(far):
+        results = [near.choose(*pair) for pair in zip((turns, angle), _any_quarter_turns(x), strict=True)]
+        b.branch(done)
+    b.start(done)
+    found = [
+        value.make(f"phi {value.full_type} [ {value.ref}, %{here} ], [ {result.ref}, %{far} ]")
+        for value, result in zip((turns, angle), results, strict=True)
+    ]
+    return found[0], found[1]
 
 
 def _sin_cos(x: Val) -> tuple[Val, Val, Val]:
@@ -362,4 +430,8 @@ def tan(x: Val) -> Val:
 FLOAT32: Final[dict[str, Callable[[Val], Val]]] = {
     "exp": exp, "exp2": exp2, "exp10": exp10, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
     "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "erfc": erfc, "sin": sin, "cos": cos, "tan": tan,
+    "asin": asin, "acos": acos, "atan": atan, "sinh": sinh, "cosh": cosh, "asinh": asinh, "acosh": acosh,
+    "atanh": atanh,
 }  # fmt: skip
+FLOAT32_PAIRS: Final[dict[str, Callable[[Val, Val], Val]]] = {"atan2": atan2, "hypot": hypot, "pow": power}
+"""Functions of two operands."""
