@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from applied import Applied, whole
 from batched_products import product, shapes
 
 from relax import te
@@ -56,3 +58,13 @@ def test_each_line_asks_for_that_of_the_next_columns(target):
 )
 def test_others_copy_panels(target, sizes, options):
     assert "T.prefetch(B_tile[t" not in script(target, *sizes, **options)
+
+
+def test_nan_and_infinity_reach_their_own_rows_and_columns_only():
+    a, b, result = whole(3, 144), whole(34, 144, seed=1), np.zeros((3, 34), "float32")
+    a[0, 143], b[5, 7], b[33, 128] = np.nan, np.inf, -np.inf
+    a[1:, [7, 128]] = 1
+    Applied(Product(), product(3, 34, 144, transposed=True))(a, b, result)
+    assert np.isnan(result[0]).all()
+    np.testing.assert_array_equal(result[1:, [5, 33]], [[np.inf, -np.inf]] * 2)
+    np.testing.assert_array_equal(np.delete(result[1:], [5, 33], 1), np.delete(a[1:] @ b.T, [5, 33], 1))

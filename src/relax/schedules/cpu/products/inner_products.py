@@ -77,8 +77,7 @@ class InnerProducts:
         self.operands = operands
         self.dtype = str(operands.total.dtype)
         self.lanes = tile_for(target, operands.total.dtype.bits).lanes
-        self.held = max(16 if target.machine.vector_registers >= 32 else 8, self.lanes)
-        """Accumulators of a tile, 4 rows by 4 columns of 32 registers and 4 by 2 of 16; as many columns are a group."""
+        self.held = columns_of_group(target, self.lanes)
 
     def tasks(self) -> Stmt:
         """Return the parallel loop over the batch and groups of columns."""
@@ -99,7 +98,7 @@ class InnerProducts:
             left = tile_view(operands.left, at, ((operands.row, operands.rows), (operands.k, operands.depth)))
             right = tile_view(operands.right, at, ((operands.column, width), (operands.k, operands.depth)))
             result = Results(operands, at, operands.rows, width)
-            tiles = _Tiles(self, left, right, result, None if is_even else width)
+            tiles = InnerTiles(self.lanes, self.held, left, right, result.made, None if is_even else width)
             return DeclBuffer(left, DeclBuffer(right, result.declared(tiles.of_rows(operands.rows))))
 
         width = int64(self.held) if is_even else minimum(int64(self.held), operands.columns - group * self.held)
@@ -107,15 +106,25 @@ class InnerProducts:
             "width", simplify(width), lambda width: columns(first, width)))  # fmt: skip
 
 
-class _Tiles:
-    """Tiles of a group of columns: views of the operands, and the columns inside the matrix if they may be fewer."""
+def columns_of_group(target: Target, lanes: int) -> int:
+    """Return the columns of a group: as many as a tile has accumulators, 4 rows by 4 of 32 registers, 4 by 2 of 16."""
+    return max(16 if target.machine.vector_registers >= 32 else 8, lanes)
+
+
+class InnerTiles:
+    """Tiles of a group of `held` columns, which are rows of `right`: views of the operands, (rows, depth).
+
+    `result` returns the statement that stores an element, given its row, its column in the group and its sum. `width`
+    are the columns inside the matrix; None if all are.
+    """
 
     def __init__(
-        self, product: InnerProducts, left: Buffer, right: Buffer, result: Results, width: PrimExpr | None
-    ) -> None:
-        self.lanes, self.held, self.dtype = product.lanes, product.held, product.dtype
+        self, lanes: int, held: int, left: Buffer, right: Buffer,
+        result: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt], width: PrimExpr | None,
+    ) -> None:  # fmt: skip
+        self.lanes, self.held, self.dtype = lanes, held, str(left.dtype)
         self.left, self.right, self.result, self.width = left, right, result, width
-        self.depth = product.operands.depth
+        self.depth = int64(left.shape[-1])
 
     def of_rows(self, rows: PrimExpr) -> Stmt:
         """Return the sums of all tiles, a few columns at a time, then the results.
@@ -125,7 +134,7 @@ class _Tiles:
         most = rows.value if isinstance(rows, IntImm) else MOST_ROWS
         return scratch("sums", (most, self.held), self.dtype, lambda sums: block([
             self._sums(sums, rows),
-            loop("r", rows, lambda r: self._results(sums, r))]))  # fmt: skip
+            loop("r", rows, lambda r: self.results(sums, r))]))  # fmt: skip
 
     def _sums(self, sums: Buffer, rows: PrimExpr) -> Stmt:
         """Compute the sums of all rows and columns: tiles of four rows, then of two and of one for the rest."""
@@ -212,11 +221,11 @@ class _Tiles:
             for start in range(0, len(places), lanes)
         )
 
-    def _results(self, sums: Buffer, row: PrimExpr) -> Stmt:
+    def results(self, sums: Buffer, row: PrimExpr) -> Stmt:
         """Apply the epilogue to the sums of a row and store the columns inside the matrix."""
 
         def lane(c: PrimExpr) -> Stmt:
-            stored = self.result.made(row, c, BufferLoad(sums, (row, c)))
+            stored = self.result(row, c, BufferLoad(sums, (row, c)))
             return stored if self.width is None else IfThenElse(LT(c, self.width), stored)
 
         return loop("v", self.held // self.lanes, lambda v: loop(

@@ -50,6 +50,7 @@ from ....rule import PackedFunction, Refusal, ScheduleRule
 from ...large_sums import number_sum
 from ...tile.division import tile_for
 from ...tile.words import words_for
+from ..few_pixels import MOST_TILES, unless_few
 from ..packed_weights import Declare, packed_kernels
 from ..windows import Axis, Kernel, Windows, rewritten_kernels
 from .plan import Plan
@@ -113,7 +114,7 @@ class Winograd(ScheduleRule):
 
         def rewrite(kernel: Kernel) -> Stmt | Refusal:
             plan = _plan(kernel.windows, target, is_known=False)
-            return Tiles(kernel, plan).kernel() if plan else plan
+            return unless_few(kernel, target, MOST_TILES, Tiles(kernel, plan).kernel()) if plan else plan
 
         return rewritten_kernels(func, rewrite, number_sum)
 
