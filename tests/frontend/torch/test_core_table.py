@@ -22,12 +22,12 @@ def test_a_lost_converter_changes_the_page(monkeypatch):
 
 
 def test_an_operator_that_nothing_covers_is_refused(monkeypatch):
-    find = registry.find
-    monkeypatch.setattr(registry, "find", lambda name: None if "avg_pool2d_backward" in name else find(name))
-    text = (
-        "refused: the operator aten.avg_pool2d_backward.default is not supported; export what computes the result alone"
-    )
-    assert torch_core.status("avg_pool2d_backward.default").startswith(text)
+    torch = torch_core.torch
+    points, distances = torch.ones(4, 3), torch.ones(4, 4)
+    sample = (lambda g, x, d: torch.ops.aten._cdist_backward(g, x, x, 2.0, d), (distances, points, distances))
+    monkeypatch.setitem(torch_core.SAMPLES, "_cdist_backward.default", lambda: sample)
+    text = "refused: the operator aten._cdist_backward.default is not supported; export what computes the result alone"
+    assert torch_core.status("_cdist_backward.default").startswith(text)
 
 
 def test_an_unknown_operator_without_a_sample_is_an_error():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,7 +12,7 @@ pytest.importorskip("expecttest")
 
 import torch_operators  # noqa: E402
 from support import PLAIN_LOOPS  # noqa: E402
-from torch_operators import Outcome, check, difference, operators, table  # noqa: E402
+from torch_operators import END, START, Outcome, check, difference, operators, section, table, write_section  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +93,31 @@ def test_table():
         "| `d` | wrong | 1 \\| 2 |",
         "| `b` `c` | eager | aten.b: no converter |",
     ]
+
+
+def test_a_page_from_a_record(tmp_path):
+    """Counts by dtype, of the units that a record holds; a line that is not whole is left out."""
+    record, page = tmp_path / "runs.jsonl", tmp_path / "page.md"
+    lines = []
+    for operator, dtype, verdicts in [
+        ("a", "int64", ["compiled", "wrong"]),
+        ("b", "int64", []),
+        ("a", "bool", ["eager"]),
+    ]:
+        outcomes = [asdict(Outcome(operator, dtype, place, verdict, "why")) for place, verdict in enumerate(verdicts)]
+        lines.append({"operator": operator, "dtype": dtype, "torch": "2.13", "forms": 1, "outcomes": outcomes})
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"operator": "c", "dt')
+    page.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    write_section(page, section(record, 700))
+    text = page.read_text()
+    assert "old" not in text
+    assert text.startswith(f"before\n{START}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "Measured with torch 2.13: one form of call" in text
+    assert "| int64 | 2 | 1 | 2 | 1 | 1 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "| bool | 1 | 1 | 1 | 1 | 0 | 1 | 0 | 0 | 0 | 0 |" in text
+    record.write_text("".join(json.dumps(line | {"forms": place}) + "\n" for place, line in enumerate(lines)))
+    with pytest.raises(ValueError, match="a page is of one version of torch and number of forms, found"):
+        section(record, 700)
+    with pytest.raises(ValueError, match="the marks .* are not there"):
+        write_section(record, "text")

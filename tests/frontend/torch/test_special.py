@@ -114,6 +114,20 @@ def test_bessel_functions_of_infinity():
     assert [part.numpy().tolist() for part in found] == [[INF, INF], [INF, -INF]]
 
 
+@pytest.mark.parametrize("name", ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"])
+def test_oscillating_bessel_functions(name):
+    """On both sides of 8, where the series ends; float64 to twelve digits of the amplitude, NaN where torch has it."""
+    special = pytest.importorskip("scipy.special")
+    function, reference = getattr(S, name), getattr(special, name[-2:])
+    x = torch.cat([torch.linspace(1e-3, 12, 400), torch.linspace(12, 3000, 500), torch.tensor([1e-9, 8.0])]).double()
+    x = torch.cat([x, -x]) if "j" in name else x
+    (found,) = ran(function, x)
+    np.testing.assert_allclose(found.numpy(), reference(x.numpy()), rtol=1e-11, atol=2e-13)
+    edges = torch.tensor([0.0, -1.0, NAN, INF])
+    (found,) = ran(function, edges)
+    torch.testing.assert_close(torch.tensor(found.numpy()), function(edges), equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_running_logarithms_of_sums(agrees, dtype):
     x = torch.tensor([[-900.0, -900.0, 900.0, 1.0], [-INF, -INF, 0.0, 1.0], [0.0, INF, 1.0, -INF], [1.0, NAN, INF, 0]])

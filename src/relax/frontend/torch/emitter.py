@@ -97,6 +97,10 @@ class Emitter:
         """The dtype of the node's result."""
         return dtype_name(self.value.dtype)
 
+    def reads(self, index: int) -> bool:
+        """True if a node of the program reads this field of the node's result."""
+        return any(len(user.args) > 1 and user.args[1] == index for user in self.node.users)
+
     def scalar(self, number: Any) -> PrimExpr:
         """A number of torch's shapes as a scalar expression. Raises DiagnosticError if it is not known."""
         if isinstance(number, (bool, int, float)):

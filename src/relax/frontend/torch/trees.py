@@ -127,7 +127,7 @@ class BuiltProgram:
     # -- arguments
 
     def _leaves(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The leaves of the arguments, in the order of the program's inputs."""
+        """Return the tensors and numbers inside the nested arguments, in the order of the program's inputs."""
         positional, named = self._in_spec.children()
         names = list(self._names)[: positional.num_children]
         keys: list[str] = list(named.context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import relax.frontend.torch  # noqa: F401  (which makes the backend known)
+from support import PLAIN_LOOPS
 
 torch = pytest.importorskip("torch")
 nn, functional = torch.nn, torch.nn.functional
@@ -45,6 +46,28 @@ def test_attention(twins, trains, causal):
     pair = twins(Attention())
     for length in (3, 6):
         trains(pair, torch.randn(2, length, 16))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("name", ["det", "slogdet", "solve"])
+def test_matrices_factored_once_for_the_gradient(name, transposed):
+    """The factors are those of the transposed matrix for some operators and strides."""
+    functions = {
+        "det": lambda x: torch.linalg.det(x),
+        "slogdet": lambda x: torch.linalg.slogdet(x)[1],
+        "solve": lambda x: torch.linalg.solve(x, x[..., :2] + 1),
+    }
+    function = functions[name]
+    compiled = torch.compile(function, backend="relax", options={"target": PLAIN_LOOPS})
+    x = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0)) + 3 * torch.eye(3)
+    x = x.mT if transposed else x
+    results = []
+    for each in (compiled, function):
+        leaf = x.detach().requires_grad_()
+        value = each(leaf)
+        results.append((value, *torch.autograd.grad(value.sum(), leaf)))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_embedding(twins, trains):

@@ -20,6 +20,8 @@ from ..emitter import node_span, node_title, origin
 from .options import BackendOptions, read_options
 from .piece import CompiledPiece, NotImported, import_piece
 from .pieces import Piece, reason_against, split
+from .resizing import resizing_kept
+from .sizes import sizes_from_inputs
 from .warning import warn_of
 
 NAME = "relax"
@@ -60,13 +62,14 @@ def relax_backend(
     aot: Any = importlib.import_module("torch._dynamo.backends.common").aot_autograd
     partitioners: Any = importlib.import_module("torch._functorch.partitioners")
     compiler = _compiler(chosen)
-    return aot(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
-        inference_compiler=compiler,
-        decompositions=_decompositions(),
-        partition_fn=partitioners.min_cut_rematerialization_partition,
-    )(graph_module, example_inputs)
+    with resizing_kept():
+        return aot(
+            fw_compiler=compiler,
+            bw_compiler=compiler,
+            inference_compiler=compiler,
+            decompositions=_decompositions(),
+            partition_fn=partitioners.min_cut_rematerialization_partition,
+        )(graph_module, example_inputs)
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -89,6 +92,7 @@ def compiled_graph(graph_module: Any, options: BackendOptions) -> Any:
         if node.op == "get_attr" and "val" not in node.meta:
             held: Any = getattr(graph_module, node.target, None)
             node.meta["val"] = held if hasattr(held, "dtype") else None
+    sizes_from_inputs(graph_module)
     pieces, outer, imported, refused = _imported(graph_module)
     reasons = {node: reason for node in graph_module.graph.nodes if (reason := reason_against(node))} | refused
     if reasons and not options.fallback:

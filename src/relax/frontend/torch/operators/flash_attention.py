@@ -25,8 +25,7 @@ def flash_attention(
     scale: float | None = None,
 ) -> list[RelaxExpr | None]:
     """(batch, heads, length, size) operands; the second result is (batch, heads, length), in float32 or float64."""
-    read = any(len(user.args) > 1 and user.args[1] == 1 for user in g.node.users)
-    if not read:
+    if not g.reads(1):
         return [attention(g, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None]
     if dropout_p:
         g.unsupported("attention with dropout")

@@ -6,7 +6,7 @@ Matrices are the last two axes; sizes and the batch may be open. Both real and c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from .... import op
 from ....expr import PrimValue, ShapeExpr, StringImm
@@ -85,22 +85,44 @@ def _ndim(g: Emitter, x: Any) -> int:
     return g.ndim(x.real if isinstance(x, Pair) else x)
 
 
-def _example(x: Any, places: int) -> list[Any]:
-    return list(cast("Sequence[Any]", x))[:places] if isinstance(x, (list, tuple)) else [x]
-
-
 # ------------------------------------------------------------------------------------- determinants, inverses
 
 
-@_converter("aten.linalg_det", "aten.det", "aten._linalg_det")
+@_converter("aten.linalg_det", "aten.det")
 def det(g: Emitter, x: Any) -> Any:
-    (result,) = _called(g, "det", [x], [], _example(g.value, 1))
-    return [result] if isinstance(g.value, (list, tuple)) else result
+    return _called(g, "det", [x], [], [g.value])[0]
 
 
-@_converter("aten.linalg_slogdet", "aten.slogdet", "aten._linalg_slogdet")
+@_converter("aten._linalg_det")
+def det_and_factors(g: Emitter, x: Any) -> list[Any]:
+    """The determinant and the factors that its gradient solves with."""
+    return [*_called(g, "det", [x], [], g.value[:1]), *_factors_of_gradient(g, x, 1)]
+
+
+@_converter("aten.linalg_slogdet", "aten.slogdet")
 def slogdet(g: Emitter, x: Any) -> Any:
-    return _called(g, "slogdet", [x], [], _example(g.value, 2))
+    return _called(g, "slogdet", [x], [], g.value)
+
+
+@_converter("aten._linalg_slogdet")
+def slogdet_and_factors(g: Emitter, x: Any) -> list[Any]:
+    """Sign and logarithm of the determinant, and the factors that its gradient solves with."""
+    return [*_called(g, "slogdet", [x], [], g.value[:2]), *_factors_of_gradient(g, x, 2)]
+
+
+def _factors_of_gradient(g: Emitter, x: Any, place: int, of_determinant: bool = True) -> list[Any]:
+    """LU factors and pivots, the results `place` and the next of a node, or none if no node reads them.
+
+    For a determinant, torch factors the transposed matrix where a real one is contiguous: its gradient counts on that.
+    """
+    if not (g.reads(place) or g.reads(place + 1)):
+        return []
+    matrix = g.node.args[0].meta["val"]
+    if of_determinant and matrix.is_contiguous() and not isinstance(x, Pair):
+        count = g.ndim(x)
+        x = g.emit(op.permute_dims(x, [*range(count - 2), count - 1, count - 2]))
+    factors, pivots, _ = _factors(g, x, True, g.shape(g.value[place + 1])[-1], g.value[place])
+    return [factors, pivots]
 
 
 @converter("aten.logdet")
@@ -152,12 +174,14 @@ def _is_vector(g: Emitter, a: Any, b: Any) -> bool:
 
 @_converter("aten._linalg_solve_ex", "aten.linalg_solve_ex")
 def solve_ex(g: Emitter, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
-    """Singular matrices are an error; the result that numbers them is 0."""
+    """Singular matrices are an error; the result that numbers them is 0. Factors are made for gradients."""
     example = g.value[0]
     (result,) = _called(g, "solve", [a, b], [_is_vector(g, a, b), left], [example])
     info = g.value[-1]
     zeros = op.full(ShapeExpr(g.shape(info)), g.const(0, "int32"), "int32")
-    return [result, *[None] * (len(g.value) - 2), zeros]
+    between = len(g.value) - 2
+    factors = _factors_of_gradient(g, a, 1, False) if between else []
+    return [result, *(factors or [None] * between), zeros]
 
 
 @_converter("aten.linalg_solve_triangular")

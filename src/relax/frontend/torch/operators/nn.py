@@ -143,8 +143,10 @@ def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
         dilation: Numbers = 1,
         ceil_mode: bool = False,
     ) -> Any:
+        is_indexed = with_indices and g.reads(1)
+
         def pooled(data: RelaxExpr) -> Any:
-            result = (_MAX_POOL_INDICES if with_indices else _MAX_POOL)[count](
+            result = (_MAX_POOL_INDICES if is_indexed else _MAX_POOL)[count](
                 data,
                 pool_size=kernel_size,
                 strides=kernel_size if stride in (None, []) else stride,
@@ -152,13 +154,14 @@ def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
                 dilation=dilation,
                 ceil_mode=ceil_mode,
             )
-            if not with_indices:
+            if not is_indexed:
                 return result
             values, positions = g.parts(result)
             area = g.tensor(product(g.dims(data)[2:]), "int64")  # indices count from the first channel of the batch
             return [values, g.emit(op.floor_mod(positions, area))]
 
-        return _in_batch(g, x, count, pooled)
+        result = _in_batch(g, x, count, pooled)
+        return [result, None] if with_indices and not is_indexed else result
 
     return convert
 

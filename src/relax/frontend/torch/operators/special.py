@@ -1,4 +1,4 @@
-"""Special functions: gamma functions, inverses and tails of the error function, modified Bessel functions.
+"""Special functions: gamma functions, inverses and tails of the error function, Bessel functions.
 
 They are computed in float64 and rounded to the dtype of the result, so that a float32 is exact to its last digits. The
 polynomials are interpolated at Chebyshev points of their intervals, from values of 50 digits (mpmath); the variable of
@@ -79,11 +79,46 @@ BESSEL_1_FAR = (
 )  # fmt: skip
 """√x e^-x I₁(x) in 1 / x for x ≥ 15: relative error 1e-16."""
 
+PHASE_COSINE_0 = (
+    0.9994572757882519, -0.0005363673192130033, 6.137416080111143e-06, -2.052744816021978e-07,
+    1.2803761421389911e-08, -1.2121178913027262e-09, 1.5500573849457377e-10, -2.4883792349430343e-11,
+    4.786833648457065e-12, -1.061860361827791e-12, 2.454626647456918e-13, -6.563491590174781e-14,
+    3.334599531685773e-14, -1.1346926815291663e-14,
+)  # fmt: skip
+"""The factor P of J = √(2/πx) (P cos χ - Q sin χ) for the order 0, in 1 / x², x ≥ 8 (DLMF 10.17.3), error 1e-16."""
+
+PHASE_SINE_0 = (
+    -0.12444091103610816, 0.0005466519279475136, -1.1817110660731776e-05, 5.684971885449538e-07,
+    -4.534973594868882e-08, 5.146228618919075e-09, -7.575872758461843e-10, 1.362452803693964e-10,
+    -2.88387465828897e-11, 6.934511868227323e-12, -1.6798068504524111e-12, 4.743918565467509e-13,
+    -2.729058891731019e-13, 9.756113507128432e-14,
+)  # fmt: skip
+"""The factor x Q for the order 0, in 1 / x², x ≥ 8 (DLMF 10.17.3), error 1e-16."""
+
+PHASE_COSINE_1 = (
+    1.0009070262780821, 0.0008988049416705564, -7.95969469844003e-06, 2.453676622679369e-07,
+    -1.4708512970871809e-08, 1.3603054724512454e-09, -1.713108363257052e-10, 2.7205216071451606e-11,
+    -5.190987549128526e-12, 1.1443000350441976e-12, -2.635099411586755e-13, 7.019004954768849e-14,
+    -3.5404613525657416e-14, 1.2012721775449965e-14,
+)  # fmt: skip
+"""The factor P of J = √(2/πx) (P cos χ - Q sin χ) for the order 1, in 1 / x², x ≥ 8 (DLMF 10.17.3), error 1e-16."""
+
+PHASE_SINE_1 = (
+    0.3742149922195918, -0.0007697167057643569, 1.456961480935691e-05, -6.633568564937367e-07,
+    5.1361067953963376e-08, -5.720887751116045e-09, 8.315594957016384e-10, -1.481767246888408e-10,
+    3.114226481045957e-11, -7.446940085047187e-12, 1.798464167692092e-12, -5.061753256584603e-13,
+    2.8910711721761855e-13, -1.0308138671963011e-13,
+)  # fmt: skip
+"""The factor x Q for the order 1, in 1 / x², x ≥ 8 (DLMF 10.17.3), error 1e-16."""
+
 CENTRE = (
     0.9174083670082358, 0.03356743029149362, 0.0026140287536472458, 0.00025227493287004047,
     2.696997823340859e-05, 3.0628576198699783e-06, 3.731459760410881e-07, 4.5390458227845045e-08,
 )  # fmt: skip
 """erfinv(y) / y in y² from 0 to 0.25: relative error 2e-9."""
+
+EULER = 0.5772156649015329
+"""Euler's constant, -ψ(1)."""
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 """Bernoulli numbers B₂, B₄, ..., B₂₀ of asymptotic expansions."""
@@ -319,6 +354,55 @@ for _name, _order, _scaled in (("i0", 0, False), ("special_i0e", 0, True), ("spe
 register("aten.special_i1e", _in_float64(_bessel(1, True)))
 register("aten.special_modified_bessel_i0", _in_float64(_bessel(0, False)))
 register("aten.special_modified_bessel_i1", _in_float64(_bessel(1, False)))
+
+# ------------------------------------------------------------------------------------- Bessel functions
+
+
+def _bessel_near(g: Emitter, order: int, x: ExprWithOp, second: bool) -> ExprWithOp:
+    """J or Y for x of at most 8 by power series (DLMF 10.2.2, 10.8.1), which lose three digits at 8."""
+    quarter = _kept(g, x * x * 0.25)
+    first = [(-1.0) ** k / (math.factorial(k) * math.factorial(k + order)) for k in range(30)]
+    half = _kept(g, x * 0.5)
+    j = _polynomial(g, quarter, first)
+    j = _kept(g, j * half) if order else j
+    if not second:
+        return j
+    sums = [sum(1 / step for step in range(1, k + 1)) - EULER for k in range(31)]  # ψ(k + 1)
+    terms = [c * (sums[k] + sums[k + order]) for k, c in enumerate(first)]
+    rest = _polynomial(g, quarter, terms)
+    logarithm = op.log(half) * j * 2.0
+    return _kept(g, (logarithm - rest * half - 1.0 / half if order else logarithm - rest) * (1 / math.pi))
+
+
+def _bessel_far(g: Emitter, order: int, x: ExprWithOp, second: bool) -> ExprWithOp:
+    """J or Y for x of at least 8 by the amplitudes of a cosine and a sine, of x less an odd part of π / 4."""
+    square = _kept(g, 1.0 / (x * x))
+    p = _on(g, square, 0.0, 1 / 64, PHASE_COSINE_1 if order else PHASE_COSINE_0)
+    q = _kept(g, _on(g, square, 0.0, 1 / 64, PHASE_SINE_1 if order else PHASE_SINE_0) / x)
+    sine, cosine = _kept(g, op.sin(x)), _kept(g, op.cos(x))
+    plus, minus = _kept(g, sine + cosine), _kept(g, sine - cosine)
+    of_cosine, of_sine = (minus, -plus) if order else (plus, minus)  # √2 times those of the angle
+    wave = p * of_sine + q * of_cosine if second else p * of_cosine - q * of_sine
+    return _kept(g, wave / op.sqrt(x * math.pi))
+
+
+def _oscillating_bessel(order: int, second: bool) -> Function:
+    """Return J₀, J₁, Y₀ or Y₁; Y is -∞ at 0 and NaN below, and all are NaN at infinity as torch has them."""
+
+    def function(g: Emitter, x: ExprWithOp) -> RelaxExpr:
+        a = _kept(g, op.abs(x))
+        near = _bessel_near(g, order, _kept(g, op.minimum(a, 8.0)), second)
+        result = op.where(op.less(a, 8.0), near, _bessel_far(g, order, _kept(g, op.maximum(a, 8.0)), second))
+        if second:
+            return op.where(op.equal(x, 0.0), -INF, op.where(op.less(x, 0.0), math.nan, result))
+        return op.where(op.less(x, 0.0), -_kept(g, result), result) if order else result
+
+    return function
+
+
+for _order in (0, 1):
+    register(f"aten.special_bessel_j{_order}", _in_float64(_oscillating_bessel(_order, False)))
+    register(f"aten.special_bessel_y{_order}", _in_float64(_oscillating_bessel(_order, True)))
 
 
 # ------------------------------------------------------------------------------------- running sums

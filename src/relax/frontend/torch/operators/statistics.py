@@ -19,7 +19,7 @@ def statistics(
 
     They have the ranks and dtypes that torch says of the results 1 and 2 of the node; None if nothing reads them.
     """
-    if not _read(g, 1) and not _read(g, 2):
+    if not g.reads(1) and not g.reads(2):
         return [None, None]
     example = g.value[1]
     data = g.cast(x if dims is None else g.reshape(x, dims), _wide(g, x))
@@ -29,10 +29,6 @@ def statistics(
     rstd = g.emit(op.rsqrt(op.add(variance, g.const(eps, _wide(g, x)))))
     dtype = dtype_name(example.dtype)
     return [g.cast(mean, dtype), g.cast(rstd, dtype)]
-
-
-def _read(g: Emitter, index: int) -> bool:
-    return any(len(user.args) > 1 and user.args[1] == index for user in g.node.users)
 
 
 def _wide(g: Emitter, x: RelaxExpr) -> str:
