@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -27,13 +28,18 @@ def model(tmp_path, monkeypatch):
 
 def test_a_model_is_tuned(command, model):
     said = command(
-        "tune", "model.py", "--size", "n=2,20", "--seconds", "3", "--trials", "2", "--database", "t.sqlite",
-        "--export", "records.jsonl", "--show",
+        "tune", "model.py", "--size", "n=2,20", "--seconds", "3600", "--trials", "2", "--database", "t.sqlite",
+        "--export", "records.jsonl", "--show", "--page", "page.html",
     )  # fmt: skip
     assert said.status == 0, said.err
     assert "matmul: " in said.out
     assert "times as fast, by estimate; records: t.sqlite\n" in said.out
     assert "records.jsonl: 1 records\n" in said.out
+    assert "page.html: curves and loops\n" in said.out
+    page = (model / "page.html").read_text(encoding="utf-8")
+    assert "<h1>Tuning of model.py</h1>" in page
+    assert "<h2>matmul</h2>" in page
+    assert "<td>n=2</td>" in page
     (found,) = Database(model / "t.sqlite").records()
     assert [dict(sizes) for sizes in found.sizes] == [{"n": 2}, {"n": 20}]
     assert json.loads((model / "records.jsonl").read_text())["name"] == "matmul"
@@ -47,6 +53,8 @@ def test_a_model_is_tuned(command, model):
         (["tune"], "there is no model to tune"),
         (["tune", "model.py", "--target", "llvm -mtriple=aarch64-linux-gnu"], "this machine cannot run code for"),
         (["tune", "model.py", "--database", "model.py"], "file is not a database"),
+        (["tune", "--show", "--page", "page.html"], "--page shows what tuning a model does"),
+        (["tune", "model.py", "--page", "folder/page.html"], "--page: there can be no file folder/page.html"),
         (["tune", "--import", "model.py", "--database", "t.sqlite"], "line 1 is no record"),
     ],
 )
@@ -54,3 +62,30 @@ def test_what_is_refused(command, model, words, message):
     said = command(*words)
     assert said.status == 1
     assert message in said.err
+
+
+def test_a_cluster_without_ray(command, model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    said = command("tune", "model.py", "--size", "n=2", "--database", "t.sqlite", "--cluster", "auto")
+    assert said.status == 1
+    assert "error[E7003]: tuning on a cluster needs the package ray\n" in said.err
+    assert "pip install relax[ray]" in said.err
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("auto", "--cluster auto: "),
+        ("127.0.0.1:1", "--cluster 127.0.0.1:1: there is no Ray cluster at 127.0.0.1:1: "),
+        ("ray://head:10001", "the address 'ray://head:10001' of a Ray cluster is neither auto nor HOST:PORT"),
+        ("head", "the address 'head' of a Ray cluster is neither auto nor HOST:PORT"),
+    ],
+)
+def test_a_cluster_that_is_not_there(command, model, monkeypatch, address, message):
+    pytest.importorskip("ray", reason="ray is not installed: pip install relax[ray]")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    said = command("tune", "model.py", "--size", "n=2", "--database", "t.sqlite", "--cluster", address)
+    assert said.status == 1
+    assert "error[E7004]: " in said.err
+    assert message in said.err
+    assert "ray start --head" in said.err

@@ -9,6 +9,7 @@ import pytest
 from relax import te, tir
 from relax.codegen import resolve
 from relax.ir import DiagnosticError
+from relax.optimize.pack_constants import packed_variant
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Product
 
@@ -99,3 +100,14 @@ def test_values_of_a_point():
     endless.append(endless)
     with pytest.raises(ValueError, match="depth is nested too deeply"):
         space.point({"depth": endless})
+
+
+def test_a_named_rule_that_packs_no_constants_keeps_other_rules_from_it():
+    """Product would pack the right operand."""
+    sch = tir.Schedule(product(), seed=1)
+    sch.vectorize(sch.get_loops(sch.get_block("C"))[1])
+    traced = {"rule": "Traced", "parameters": {"trace": json.dumps(sch.trace.as_json())}}
+    refused = {"rule": "Pooling", "parameters": {}}
+    assert packed_variant(product(), TARGET, RULES, (1,)) is not None
+    assert packed_variant(product().with_attr("relax.schedule", traced), TARGET, RULES, (1,)) is None
+    assert packed_variant(product().with_attr("relax.schedule", refused), TARGET, RULES, (1,)) is not None

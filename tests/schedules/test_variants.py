@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
+from column_vectors import Split, doubled
 
 from relax import te, tir
 from relax.codegen import build_module, resolve
 from relax.ir import DiagnosticError, assert_structural_equal
 from relax.optimize.pack_constants import packed_variant
-from relax.schedules import ScheduleRule, schedule
+from relax.schedules import schedule
 from relax.schedules.cpu import RULES
-from relax.schedules.space import Space
 from relax.schedules.variants import attribute_of, ranges_of, variants_in
 from relax.script import from_source
 from relax.script import tir as T
@@ -21,43 +19,12 @@ from relax.script import tir as T
 TARGET = resolve("llvm")
 
 
-@dataclass(frozen=True)
-class Factor:
-    factor: int = 4
-
-
-class Split(ScheduleRule):
-    """Computes the columns of the block B in vectors."""
-
-    parameters = Factor()
-
-    def space(self, target):
-        return Space(Factor, {"factor": (4, 2, 8)})
-
-    def apply(self, func, target, tunable):
-        sch = tir.Schedule(func)
-        _, j = sch.get_loops(sch.get_block("B"))
-        sch.vectorize(sch.split(j, [None, self.parameters.factor])[1])
-        return sch
-
-
-@T.prim_func
-def doubled(a: T.handle, b: T.handle):
-    T.func_attr({
-        "tir.noalias": True,
-        "relax.schedule": [
-            {"at_most": {"n": 3}, "rule": "Split", "parameters": {"factor": 2}},
-            {"at_most": {"n": 8}},
-            {"rule": "Split", "parameters": {"factor": 8}},
-        ],
-    })  # fmt: skip
-    n = T.int64()
-    A = T.match_buffer(a, (n, 16), "float32")
-    B = T.match_buffer(b, (n, 16), "float32")
-    for i, j in T.grid(n, 16):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
+VARIANTS = [
+    {"at_most": {"n": 3}, "rule": "Split", "parameters": {"factor": 2}},
+    {"at_most": {"n": 8}},
+    {"rule": "Split", "parameters": {"factor": 8}},
+]
+WITH_VARIANTS = doubled.with_attr("relax.schedule", VARIANTS).with_attr("tir.noalias", True)
 
 
 @T.prim_func
@@ -109,18 +76,20 @@ def decided(a: T.handle, b: T.handle):
 
 def test_a_decision_between_three_schedules():
     """The middle one is the rules' own choice."""
-    scheduled, expected = (f.without_attr("global_symbol") for f in (schedule(doubled, TARGET, [Split()]), decided))
+    scheduled, expected = (
+        f.without_attr("global_symbol") for f in (schedule(WITH_VARIANTS, TARGET, [Split()]), decided)
+    )
     assert_structural_equal(scheduled, expected)
 
 
 def test_a_scheduled_function_stays():
-    scheduled = schedule(doubled, TARGET, [Split()])
+    scheduled = schedule(WITH_VARIANTS, TARGET, [Split()])
     assert schedule(scheduled, TARGET, [Split()]) is scheduled
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 8, 9, 20])
 def test_values_around_the_bounds(n):
-    scheduled = schedule(doubled, TARGET, [Split()])
+    scheduled = schedule(WITH_VARIANTS, TARGET, [Split()])
     x = np.random.default_rng(n).standard_normal((n, 16)).astype("float32")
     for run in (build_module({"main": scheduled}, TARGET)["main"], lambda *args: tir.interpret(scheduled, *args)):
         result = np.full((n, 16), 77, "float32")
@@ -147,8 +116,7 @@ def test_a_rule_that_makes_a_function_of_its_own():
         def apply(self, func, target, tunable):
             return super().apply(tir.renew.renew_bound_vars(func), target, tunable)
 
-    entries = doubled.attrs["relax.schedule"]
-    named = [{**entry, "rule": "Rebuilt"} if "rule" in entry else dict(entry) for entry in entries]
+    named = [{**entry, "rule": "Rebuilt"} if "rule" in entry else entry for entry in VARIANTS]
     scheduled = schedule(doubled.with_attr("relax.schedule", named), TARGET, [Rebuilt()])
     tir.verify_well_formed(scheduled)
     assert_structural_equal(scheduled.body, decided.body, map_free_vars=True)

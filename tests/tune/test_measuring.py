@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tuned_kernels import TARGET, doubled, product, variant
+from tuned_kernels import PATIENT, TARGET, doubled, product, variant
 
 from relax import te
 from relax.schedules import PackedFunction, schedule
@@ -13,9 +13,6 @@ from relax.tune import measuring
 from relax.tune.candidates import Candidates
 from relax.tune.kernels import Kernel, NotTunable, with_sizes
 from relax.tune.measuring import Conditions, Measurement, Measurer
-
-PATIENT = Conditions(seconds=120.0, memory=1 << 30)
-"""Limits that candidates keep beside any other load of the machine."""
 
 
 def measurer_of_doubled(conditions=PATIENT):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from tuned_kernels import TARGET, doubled
+from tuned_kernels import LONG, PATIENT, TARGET, doubled
 
 from relax.schedules import Refusal, ScheduleRule
 from relax.schedules.space import Space
 from relax.script import tir as T
 from relax.tir.stmt import PrimFunc
 from relax.tune.kernels import Kernel
-from relax.tune.measuring import Conditions
 from relax.tune.search import SearchOptions, search
 
 
@@ -68,7 +67,7 @@ class Repeated(ScheduleRule):
 
 @pytest.fixture(scope="module")
 def outcome():
-    options = SearchOptions(seconds=60.0, conditions=Conditions(seconds=10.0))
+    options = SearchOptions(seconds=LONG, conditions=PATIENT)
     return search(Kernel("doubled", doubled), TARGET, [Repeated()], options=options)
 
 
@@ -76,6 +75,17 @@ def test_a_bad_default_is_repaired(outcome):
     assert outcome.chosen is not None
     assert outcome.chosen.choice.attribute == {"rule": "Repeated", "parameters": {"rounds": 0}}
     assert outcome.measurement.exceeds(outcome.floor)
+
+
+def test_all_measurements_are_kept(outcome):
+    assert outcome.default.choice is None
+    seconds = [step.seconds for step in outcome.steps]
+    assert seconds == sorted(seconds)
+    assert outcome.steps[-1].candidate == str(outcome.chosen)
+    assert outcome.steps[-1].gain == outcome.steps[-1].best == outcome.measurement.gain
+    assert {step.candidate for step in outcome.steps if step.gain is None} == {
+        name for name, reason in outcome.failures.items() if reason.startswith("wrong result")
+    }
 
 
 def test_wrong_candidates_are_dropped(outcome):
@@ -93,12 +103,14 @@ def test_the_default_stays_if_nothing_is_faster():
         def space(self, target):
             return Space(Rounds, {"rounds": (0, 50, 100)})
 
-    outcome = search(Kernel("doubled", doubled), TARGET, [Best()], options=SearchOptions(seconds=30.0))
+    outcome = search(
+        Kernel("doubled", doubled), TARGET, [Best()], options=SearchOptions(seconds=LONG, conditions=PATIENT)
+    )
     assert outcome.chosen is None
     assert outcome.tried == 2
 
 
 def test_a_rule_that_is_not_for_the_kernel():
-    outcome = search(Kernel("many_times", many_times), TARGET, [Repeated()], options=SearchOptions(seconds=5.0))
+    outcome = search(Kernel("many_times", many_times), TARGET, [Repeated()], options=SearchOptions(seconds=LONG))
     assert isinstance(outcome.kernel.func, PrimFunc)
     assert (outcome.tried, outcome.chosen, outcome.failures) == (0, None, {})

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pytest
-from tuned_kernels import TARGET, product, record, variant
+from column_vectors import Split, doubled
+from tuned_kernels import LONG, PATIENT, TARGET, product, record, variant
 
 import relax
-from relax import te, tir, tune
+from relax import te, tune
 from relax.farm.tuning_records import Database, key_of
-from relax.schedules import PackedFunction, ScheduleRule
+from relax.schedules import PackedFunction
 from relax.schedules.cpu import RULES
-from relax.schedules.space import Space
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -22,7 +21,7 @@ from relax.tune import search as searching
 from relax.tune.candidates import Candidate, Candidates
 from relax.tune.design_spaces import Choice
 from relax.tune.kernels import Kernel
-from relax.tune.measuring import Conditions, Measurement, Measurer
+from relax.tune.measuring import Measurement, Measurer
 from relax.tune.tuner import record_of
 from relax.tune.variants import Range, best_ranges, bound_between, joined_choice, parts_of, sizes_around
 from relax.vm.lowering import unscheduled
@@ -118,37 +117,6 @@ def test_variants_read_constants_in_one_layout():
 # -------------------------------------------------------------------------------------- search
 
 
-@dataclass(frozen=True)
-class Factor:
-    factor: int = 4
-
-
-class Split(ScheduleRule):
-    """Computes the columns of the block B in vectors."""
-
-    parameters = Factor()
-
-    def space(self, target):
-        return Space(Factor, {"factor": (4, 2, 8)})
-
-    def apply(self, func, target, tunable):
-        sch = tir.Schedule(func)
-        _, j = sch.get_loops(sch.get_block("B"))
-        sch.vectorize(sch.split(j, [None, self.parameters.factor])[1])
-        return sch
-
-
-@T.prim_func
-def doubled(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n, 16), "float32")
-    B = T.match_buffer(b, (n, 16), "float32")
-    for i, j in T.grid(n, 16):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-
-
 SIZES = ({"n": 1}, {"n": 16}, {"n": 512})
 SECONDS = {2: (1.0, 3.0, 3.0), 4: (2.0, 2.0, 2.0), 8: (3.0, 3.0, 1.0)}
 """Seconds of a call by the length of vectors, at each of the sizes: 4 is the default."""
@@ -178,6 +146,10 @@ class Told:
         warm = tuple(((ours, SECONDS[4][place]),) * pairs for place, ours in enumerate(times))
         return Measurement(warm, warm)
 
+    def measure_all(self, requests, pairs):
+        for digest, candidate, beside in requests:
+            yield digest, self.measure(digest, candidate, pairs, beside)
+
     def time(self, choice, place):
         if not isinstance(choice, tuple):
             return SECONDS[choice.get("parameters", {}).get("factor", 4)][place]
@@ -194,7 +166,7 @@ def found(monkeypatch):
         monkeypatch.setattr(searching, "Measurer", Told)
         monkeypatch.setattr(Told, "slow", slow)
         kernel = Kernel("doubled", doubled, (), tuple(sizes))
-        return searching.search(kernel, TARGET, [Split()], options=searching.SearchOptions(seconds=600.0))
+        return searching.search(kernel, TARGET, [Split()], options=searching.SearchOptions(seconds=LONG))
 
     return run
 
@@ -278,7 +250,7 @@ def wrong_at_five(a: T.handle, b: T.handle):
 
 def test_a_result_that_is_wrong_beside_a_bound():
     kernel = Kernel("doubled", doubled, (), ({"n": 16},))
-    with Measurer(kernel, variant(doubled), TARGET, Conditions(seconds=10.0)) as one:
+    with Measurer(kernel, variant(doubled), TARGET, PATIENT) as one:
         failed = one.measure(b"wrong", variant(wrong_at_five), 1, [{"n": 4}, {"n": 5}])
         assert failed.reason.startswith("wrong result for n=5: at [0, 0] it computes ")
         assert isinstance(one.measure(b"right", variant(doubled), 1, [{"n": 4}, {"n": 5}]), Measurement)

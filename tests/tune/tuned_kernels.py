@@ -7,8 +7,15 @@ from relax.codegen import resolve
 from relax.farm.tuning_records import KernelKey, Record, key_of
 from relax.schedules import PackedFunction
 from relax.script import tir as T
+from relax.tune.measuring import Conditions
 
 TARGET = resolve("llvm")
+
+PATIENT = Conditions(seconds=120.0, memory=1 << 30)
+"""Limits that candidates keep beside any other load of the machine."""
+
+LONG = 3600.0
+"""Seconds of a search that ends for another reason: its space or its trials."""
 
 
 def product(rows=48, columns=64, depth=40, dtype="float32"):

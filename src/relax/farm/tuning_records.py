@@ -314,7 +314,7 @@ class Database:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         else:
-            alone = "" if os.access(self.path.parent, os.W_OK) else "&immutable=1"  # nobody can write a log beside it
+            alone = "" if os.access(self.path.parent, os.W_OK) else "&immutable=1"  # a log beside it cannot be written
             uri = f"{self.path.resolve().as_uri()}?mode=ro{alone}"
             connection = sqlite3.connect(uri, timeout=_PATIENCE, isolation_level=None, uri=True)
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -384,7 +384,10 @@ class JSONDatabase(Database):
         return len(records) - len(kept)
 
     def import_lines(self, path: str | os.PathLike[str]) -> int:
-        """Append the records of another file; return their number."""
+        """Append the records of a file of JSON lines; return their number.
+
+        Raises DiagnosticError (E4111), and appends nothing, if a line is no record.
+        """
         records = list(_lines(Path(path)))
         self._append(records)
         return len(records)

@@ -15,6 +15,7 @@ from ..ir.transform import Pass, module_pass
 from ..target import Target
 from ..tir import PrimFunc
 from .choice import SCHEDULE, rules_for_function
+from .described import description_of
 from .rule import IS_SCHEDULED, PackedFunction, ScheduleRule, applied
 from .variants import has_variants, joined, variants_of
 
@@ -36,7 +37,7 @@ def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> P
         scheduled = [(most, PackedFunction(schedule(one, target, every), {})) for most, one in variants_of(func)]
         whole = joined(func, scheduled).func
         return whole.with_attr(SCHEDULE, func.attrs[SCHEDULE]) if whole.attrs.get(IS_SCHEDULED) else func
-    several = rules_for_function(func, target, rules)
+    target, several = description_of(target, rules_for_function(func, target, rules))
     for number, rule in enumerate(several):
         if result := applied(rule, func, target):
             return completed(result, target, several[number + 1 :])

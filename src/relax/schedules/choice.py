@@ -4,7 +4,8 @@
 
 `schedule` and `PackConstants` try this rule before all others; where it refuses the function, the others decide. Tuning
 writes the attribute from its records, and anybody may write it by hand. The rule ``Traced`` has as its parameter the
-trace of a `tir.Schedule`, as JSON text: it replays the primitives.
+trace of a `tir.Schedule`, as JSON text: it replays the primitives. ``Described`` lets the other rules choose for
+another description of the machine (`described`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..ir import Diagnostic, DiagnosticError
 from ..runtime.records import dataclass
 from ..target import Target
 from ..tir import PrimFunc
+from .described import Described
 from .rule import Refusal, ScheduleRule
 from .space import Space
 
@@ -42,7 +44,7 @@ class Trace:
 class Traced(ScheduleRule):
     """Schedule rule that replays the trace of a `tir.Schedule`.
 
-    Each primitive is refused where it would be wrong, and those are that may change results (`unsafe_set_dtype` …).
+    A primitive that would be wrong here is refused, and so is one that may change results (`unsafe_set_dtype` …).
     """
 
     parameters = Trace()
@@ -86,7 +88,7 @@ def named_rule(name: str, parameters: Mapping[str, Any], target: Target, rules: 
             raise ValueError("Traced has one parameter, `trace`: JSON text")
         return Traced().at(Trace(trace))
     candidates = tuple(rules)
-    for rule in candidates:
+    for rule in (*candidates, Described()):
         if name_of(rule) == name:
             return rule.at(rule.space(target).point(parameters)) if parameters else rule
     raise ValueError(f"there is no rule {name!r} (there is: {', '.join(map(name_of, candidates))})")

@@ -35,7 +35,7 @@ class Space(Generic[P]):
 
     @property
     def fields(self) -> Mapping[str, Sequence[Any]]:
-        """Choices of each field, the default first."""
+        """The values that each field of the parameters may take, the default first."""
         return self._choices
 
     def point(self, values: Mapping[str, Any]) -> P:

@@ -10,8 +10,11 @@ The way of a kernel:
     design_spaces      choices: points of the rules' spaces, decisions of a `tir.Schedule`'s sampling instructions
     candidates         the function scheduled by a choice; equal results are one candidate
     draft              estimate of a candidate's time, which orders what is measured
+    learned            correction of estimates by measurements, with scikit-learn
     measuring          a process with limits, in which candidates and the default schedule run in alternation
     search             successive halving of drafted candidates, then changes to the best ones
+    cluster            candidates are made and measured by workers on the machines of a Ray cluster
+    report, page       results in words, and as a page with curves and loops
     tuner              kernels of a program, time by their share of a profiled run; records of what was found
 
 A record (`relax.farm.tuning_records`) is consulted by each `relax.build`, for the same structure, target and version of
@@ -29,8 +32,10 @@ from ._homes import HOMES
 
 if TYPE_CHECKING:
     from ..farm.tuning_records import Database, JSONDatabase, Record
+    from .cluster import processor_resource
     from .context import ScheduleFn, SpaceGenerator, TuneContext
     from .measuring import Conditions
+    from .page import tuning_page
     from .passes import MetaScheduleApplyDatabase, MetaScheduleTuneIRMod, MetaScheduleTuneTIR
     from .report import shown_records
     from .search import Outcome
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conditions", "Database", "JSONDatabase", "MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod",
     "MetaScheduleTuneTIR", "Outcome", "Progress", "Record", "ScheduleFn", "SpaceGenerator", "TuneContext",
-    "compile_relax", "shown_records", "tune_relax", "tune_tir",
+    "compile_relax", "processor_resource", "shown_records", "tune_relax", "tune_tir", "tuning_page",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

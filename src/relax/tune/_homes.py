@@ -4,8 +4,10 @@ from __future__ import annotations
 
 HOMES = {
     "..farm.tuning_records": "Database JSONDatabase Record",
+    ".cluster": "processor_resource",
     ".context": "ScheduleFn SpaceGenerator TuneContext",
     ".measuring": "Conditions",
+    ".page": "tuning_page",
     ".passes": "MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR",
     ".report": "shown_records",
     ".search": "Outcome",

@@ -101,9 +101,10 @@ class RuleSpace:
         """Yield the default, the points that differ from it in one field, and then random ones."""
         fields = self._space.fields
         yield Choice(self.name)
-        single = [{name: value} for name, values in fields.items() for value in values[1:]]
-        for values in single:
-            yield from self._choice(values)
+        for number in range(1, max(map(len, fields.values()), default=0)):
+            for name, values in fields.items():
+                if number < len(values):
+                    yield from self._choice({name: values[number]})
         yield from self._pairs(fields)
         count = math.prod(map(len, fields.values()))
         for _ in range(4 * min(count, 4096) if len(fields) > 1 else 0):

@@ -10,9 +10,10 @@ Nothing is exact: branches count as taken, loads at loaded indices as scattered,
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ..ir import Node
 from ..ir.node import children_of
@@ -91,20 +92,42 @@ class _Costs:
     accesses: list[tuple[_Access, tuple[_Loop, ...]]] = field(default_factory=list[Any])
 
 
+FEATURES: Final = 17
+"""Number of the features of a draft."""
+
+
+class Draft(NamedTuple):
+    """Estimate of a scheduled function."""
+
+    cycles: float
+    """Cycles of a call; infinity if it cannot be told."""
+    features: tuple[float, ...]
+    """Numbers by which the error of `cycles` may be learned, mostly logarithms of counts and bytes."""
+
+
 def estimate(func: PrimFunc, sizes: Sizes, target: Target, threads: int = 1) -> float:
     """Return the estimated cycles of a call of a scheduled function at these sizes; infinity if it cannot be told."""
+    return draft_of(func, sizes, target, threads).cycles
+
+
+def draft_of(func: PrimFunc, sizes: Sizes, target: Target, threads: int = 1) -> Draft:
+    """Return the estimated cycles of a call of a scheduled function at these sizes, and its features."""
     values: dict[Var, Any] = {var: sizes.get(var.name, _TYPICAL) for var in size_vars(func)}
     walk = _Walk(values, target)
     try:
         walk.stmt(func.body, ())
     except RecursionError:
-        return math.inf
+        return Draft(math.inf, (0.0,) * FEATURES)
     caches = target.machine.caches
     levels = [size for size in (caches.l1, caches.l2, caches.l3) if size]
-    memory = sum(
-        _traffic(walk.costs.accesses, size) / _BYTES_PER_CYCLE[min(number, 2)] for number, size in enumerate(levels)
-    )
-    return (walk.costs.compute + memory) / max(threads, 1) if threads > 1 else walk.costs.compute + memory
+    traffic = [_traffic(walk.costs.accesses, size) for size in levels]
+    memory = sum(size / _BYTES_PER_CYCLE[min(number, 2)] for number, size in enumerate(traffic))
+    cycles = (walk.costs.compute + memory) / max(threads, 1)
+    return Draft(cycles, (*map(_log, [walk.costs.compute, *([*traffic, 0.0, 0.0, 0.0][:3])]), *walk.structure(func)))
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, 1.0))
 
 
 def _traffic(accesses: Sequence[tuple[_Access, tuple[_Loop, ...]]], cache: int) -> float:
@@ -132,6 +155,31 @@ class _Walk:
         self._bits = target.machine.vector_bits
         self._registers = target.machine.vector_registers
         self._local: set[Buffer] = set()
+
+    def structure(self, func: PrimFunc) -> tuple[float, ...]:
+        """Return features of the loops and buffers of a function that was walked."""
+        extents: dict[ForKind, list[float]] = {kind: [] for kind in ForKind}
+        counts: Counter[type] = Counter()
+
+        def visit(node: Node) -> None:
+            counts[type(node)] += 1
+            if isinstance(node, For):
+                extents[node.kind].append(self._number(node.extent, _TYPICAL))
+
+        post_order_visit(func.body, visit)
+        unrolled, vectors = extents[ForKind.UNROLLED], extents[ForKind.VECTORIZED]
+        local = [size for buffer in self._local if (size := self._bytes(buffer))]
+        accesses = [access for access, _ in self.costs.accesses]
+        return (
+            _log(math.prod(extents[ForKind.PARALLEL])), len(unrolled), _log(max(unrolled, default=1)),
+            _log(max(vectors, default=1)), counts[For], _log(sum(local)), _log(min(local, default=1)),
+            _log(max(local, default=1)), counts[BufferStore], counts[BufferLoad],
+            max((access.nbytes for access in accesses), default=0), sum(access.scattered for access in accesses),
+            len(accesses),
+        )  # fmt: skip
+
+    def _bytes(self, buffer: Buffer) -> float:
+        return math.prod(self._number(size, _TYPICAL) for size in buffer.shape) * buffer.dtype.bits / 8
 
     def stmt(self, stmt: Stmt | None, loops: tuple[_Loop, ...]) -> None:
         """Add the costs of a statement inside `loops`."""

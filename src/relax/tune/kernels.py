@@ -27,7 +27,7 @@ CANNOT: Final = "E4112"
 """Error code: a program or target that cannot be tuned here."""
 
 SEVERAL: Final = (16, 67)
-"""Sizes of symbolic dimensions of which nothing is said: a multiple of all vectors, and a prime."""
+"""Sizes of a symbolic dimension for which the caller gives none: a multiple of all vectors, and a prime."""
 
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
@@ -221,7 +221,7 @@ def copied(arguments: Sequence[Any]) -> list[Any]:
 # -------------------------------------------------------------------------------------- packed constants
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PackedElements:
     """Packing of a few known arrays, which were packed before: it can be pickled, whatever packed them."""
 

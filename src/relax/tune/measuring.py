@@ -19,10 +19,10 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ..farm.worker import receive, send
 from ..runtime.records import dataclass
@@ -53,10 +53,16 @@ class Conditions:
     """Bytes that the process may use."""
     threads: int = 1
     """Threads of a kernel; with one, the processor's time is measured, which other processes do not disturb."""
+    place: int = 0
+    """Number of other measurements on this machine at the same time: each place has cores of its own."""
 
     def __post_init__(self) -> None:
         if not self.seconds > 0 or self.memory < 1 or self.threads < 1:
             raise ValueError(f"expected positive seconds, memory and threads, found {self!r}")
+
+
+Request: TypeAlias = "tuple[bytes, PackedFunction, Sequence[Sizes]]"
+"""Digest of a candidate, the candidate, and further sizes at which its results are compared."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +130,9 @@ class Measurer:
     def __init__(self, kernel: Kernel, default: PackedFunction, target: Target, conditions: Conditions) -> None:
         self._setup = Setup(
             kernel.func, default, target, target.machine, kernel.sizes, kernel.edges(), conditions.threads,
-            conditions.memory,
+            conditions.memory, conditions.place,
         )  # fmt: skip
-        self._conditions = conditions
+        self._kernel, self._conditions = kernel, conditions
         self._process: _Process | None = None
         self.seconds: tuple[float, ...] = ()
         """Time of a call of the default schedule at each size."""
@@ -157,7 +163,7 @@ class Measurer:
             self._ready()
         assert self._process is not None
         expected = 60 * pairs * sum(max(seconds, 1e-3) for seconds in self.seconds)
-        trial = Trial(digest, self._portable(candidate, beside), pairs, tuple(beside))
+        trial = Trial(digest, portable(candidate, self._kernel, beside), pairs, tuple(beside))
         answer = self._process.asked(pickle.dumps(trial), self._conditions.seconds + expected)
         if isinstance(answer, Times):
             return Measurement(answer.warm, answer.cold)
@@ -165,35 +171,20 @@ class Measurer:
             return answer
         return self._ended(answer)
 
+    def measure_all(self, requests: Iterable[Request], pairs: int) -> Generator[tuple[bytes, Measurement | Failed]]:
+        """Measure candidates one after another; yield digests and results."""
+        for digest, candidate, beside in requests:
+            yield digest, self.measure(digest, candidate, pairs, beside)
+
     def _ready(self) -> Ready:
         self._process = _Process(self._conditions.threads)
-        setup = replace(self._setup, default=self._portable(self._setup.default))
+        setup = replace(self._setup, default=portable(self._setup.default, self._kernel))
         answer = self._process.asked(pickle.dumps(setup), max(_FIRST, 3 * self._conditions.seconds))
         if isinstance(answer, Ready):
             return answer
         failure = answer if isinstance(answer, Failed) else self._ended(answer)
         self._end()
         raise NotTunable(failure.reason)
-
-    def _portable(self, variant: PackedFunction, beside: Sequence[Sizes] = ()) -> PackedFunction:
-        """Return a variant that can be pickled: with the packed elements in place of packings that cannot."""
-        packings = dict(variant.packings)
-        for position, packing in variant.packings.items():
-            try:
-                pickle.dumps(packing)
-            except (pickle.PicklingError, AttributeError, TypeError):
-                packings[position] = PackedElements.of(packing, self._constants(position, beside))
-        return PackedFunction(variant.func, packings)
-
-    def _constants(self, position: int, beside: Sequence[Sizes]) -> list[Array]:
-        """Return the different arrays that stand for a constant in the process that measures."""
-        setup = self._setup
-        arrays: dict[bytes, Array] = {}
-        for sizes in (*setup.sizes, *setup.edges, *beside):
-            for seed in SEEDS:
-                array = random_arguments(setup.func, sizes, seed)[position]
-                arrays[digest_of(array)] = array
-        return list(arrays.values())
 
     def _ended(self, answer: object) -> Failed:
         """Return the failure of a candidate that ended its process, or did not answer in time (None)."""
@@ -208,6 +199,27 @@ class Measurer:
         if self._process is not None:
             self._process.end()
             self._process = None
+
+
+def portable(variant: PackedFunction, kernel: Kernel, beside: Sequence[Sizes] = ()) -> PackedFunction:
+    """Return a variant that can be pickled: with the packed elements in place of packings that cannot."""
+    packings = dict(variant.packings)
+    for position, packing in variant.packings.items():
+        try:
+            pickle.dumps(packing)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            packings[position] = PackedElements.of(packing, _constants(kernel, position, beside))
+    return PackedFunction(variant.func, packings)
+
+
+def _constants(kernel: Kernel, position: int, beside: Sequence[Sizes]) -> list[Array]:
+    """Return the different arrays that stand for a constant in the process that measures."""
+    arrays: dict[bytes, Array] = {}
+    for sizes in (*kernel.sizes, *kernel.edges(), *beside):
+        for seed in SEEDS:
+            array = random_arguments(kernel.func, sizes, seed)[position]
+            arrays[digest_of(array)] = array
+    return list(arrays.values())
 
 
 _ENDED: Final = object()

@@ -64,6 +64,8 @@ class Setup:
     threads: int
     memory: int
     """Bytes that the process may use beyond those of its start."""
+    place: int = 0
+    """Number of other measuring processes on this machine that have the cores before."""
 
     @property
     def target(self) -> Target:
@@ -290,7 +292,7 @@ def _answer(answers: IO[bytes], work: Callable[[], object]) -> bool:
 
 
 def _limit(setup: Setup) -> None:
-    """Limit memory, and run on the last cores that this process may use."""
+    """Limit memory, and run on the last cores that this process may use, or those before them at another place."""
     if resource is None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -303,4 +305,5 @@ def _limit(setup: Setup) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[-setup.threads :])
+        end = len(cores) - setup.place % max(len(cores) // setup.threads, 1) * setup.threads
+        os.sched_setaffinity(0, cores[max(end - setup.threads, 0) : end])

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..farm.host import resolve
 from ..farm.tuning_records import Database, Record, records_version, target_digest
-from ..schedules.choice import TRACED
+from ..schedules.choice import TRACED, name_of
+from ..schedules.described import FACTORS, Described
 from ..schedules.variants import VARIANTS, ranges_of
 from ..target import Target
 from .design_spaces import decisions_of
-from .search import Outcome
+from .search import DEFAULT, Outcome
+
+DESCRIBED: Final = name_of(Described())
 
 
 def shown_records(database: Database, target: str | Target | None = None) -> str:
     """Return a text with a line for each record of a database, and what it is good for.
 
     Records of another target or version are counted, not shown: no build uses them. Nor are those beside a kernel's
-    record that is taken.
+    record that is taken, or those that a search on a cluster has measured on its way.
     """
     where, version = target_digest(resolve(target)), records_version()
     records = database.records()
     usable = [record for record in records if record.key.version == version and record.key.target == where]
     taken = {record.key for record in usable if record.taken}
-    shown = [record for record in usable if record.taken or record.key not in taken]
+    ended = taken | {record.key for record in usable if record.rule == DEFAULT}
+    shown = [record for record in usable if record.taken or (record.rule == DEFAULT and record.key not in taken)]
     lines = [shown_record(record) for record in sorted(shown, key=lambda record: (-record.gain, record.name))]
+    unfinished = [record.key for record in usable if record.key not in ended]
+    if unfinished:
+        lines.append(f"{len(unfinished)} of {len(set(unfinished))} kernels whose search did not end")
     others = len(records) - len(usable)
     if others:
         lines.append(f"{others} of another target or version of relax, which are not used")
@@ -41,7 +48,8 @@ def shown_record(record: Record) -> str:
         return f"{record.name}: the default schedule; nothing was faster by more than {record.noise:.1%}{behind}"
     how = _how(record.rule, record.parameters)
     times = " and ".join(
-        f"{_time(a)} instead of {_time(b)}" for a, b in zip(record.seconds, record.default_seconds, strict=True)
+        f"{time_in_words(a)} instead of {time_in_words(b)}"
+        for a, b in zip(record.seconds, record.default_seconds, strict=True)
     )
     return f"{record.name}: {record.gain:.2f} times as fast ({times}) by {how}{behind}"
 
@@ -71,13 +79,23 @@ def _how(rule: str, parameters: Mapping[str, Any]) -> str:
             for sizes, own in ranges
         )
         return f"{len(ranges)} variants ({'; '.join(parts)})"
+    if rule == DESCRIBED:
+        return f"the rules' loops for another description of the processor ({_differences(parameters)})"
     if rule == TRACED:
         return f"loops of a schedule with the decisions {decisions_of(parameters.get('trace'))}"
     values = ", ".join(f"{name}={value}" for name, value in parameters.items()) or "its default parameters"
     return f"{rule} with {values}"
 
 
-def _time(seconds: float) -> str:
+def _differences(parameters: Mapping[str, Any]) -> str:
+    """Return the parameters of `Described` in words."""
+    words = {"caches": "caches × {}", "registers": "{} vector registers", "vectors": "vectors of {} bits"}
+    known = ((words[name], value) for name, value in parameters.items() if name in words)
+    return ", ".join(text.format(f"{value:g}" if value in FACTORS else value) for text, value in known)
+
+
+def time_in_words(seconds: float) -> str:
+    """Return seconds with three digits and a unit: ``12.3 ms``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

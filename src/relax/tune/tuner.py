@@ -6,16 +6,18 @@ profile, and searches for each kernel that takes its part of the time. `tune_tir
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from ..expr import Function
 from ..farm.host import executes, resolve
-from ..farm.tuning_records import Database, Record, default_path, key_of, open_database
+from ..farm.tuning_records import Database, Record, default_path, key_of, open_database, target_digest
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..runtime import Executable
 from ..runtime.records import dataclass
@@ -28,13 +30,16 @@ from ..vm import build
 from ..vm.lowering import bind
 from ..vm.lowering import unscheduled as unscheduled_module
 from ..vm.tuned import tunable_kernels
+from .candidates import Candidate
+from .cluster import Cluster
 from .context import SpaceGenerator
 from .design_spaces import Choice, ScheduleFunction
 from .kernels import CANNOT, Kernel, NotTunable, Sizes, check_sizes, with_sizes
+from .learned import add_samples, path_beside, read_samples
 from .loop_nests import loop_nests
-from .measuring import Conditions
+from .measuring import Conditions, Measurement
 from .profile import profiled
-from .search import Outcome, SearchOptions, search
+from .search import DEFAULT, Outcome, SearchOptions, search
 from .variants import parts_of
 
 SECONDS: Final = 60.0
@@ -43,8 +48,6 @@ LEAST_SECONDS: Final = 2.0
 """Fewest seconds for a kernel: a process is started, and its default schedule compiled."""
 LEAST_SHARE: Final = 0.01
 """Part of a program's time below which a kernel is not tuned."""
-DEFAULT: Final = "default"
-"""Rule of a record that says that nothing was faster."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Progress:
     gain: float
     """Estimated time of the program before, over that with what was found so far."""
     is_last: bool = False
-    """True for the last report of a kernel."""
+    """True for a kernel's last report: its search has ended."""
 
 
 def tune_tir(
@@ -80,6 +83,7 @@ def tune_tir(
     seed: int = 0,
     conditions: Conditions | None = None,
     progress: Callable[[Progress], object] = lambda state: None,
+    cluster: str | None = None,
 ) -> Database:
     """Tune PrimFuncs, and record what is faster than their default schedules.
 
@@ -113,6 +117,9 @@ def tune_tir(
         Limits of a measurement, and threads.
     progress
         Called after each measurement.
+    cluster
+        Address of a Ray cluster whose nodes schedule and measure candidates: ``"auto"``, or ``"head:6379"``. A node
+        takes part if it offers the resource `processor_resource(target)`. This machine by default.
 
     Returns
     -------
@@ -124,6 +131,8 @@ def tune_tir(
     DiagnosticError
         If the target is another machine, nothing in the module can be tuned, or no function has a size of `sizes`
         (E4112).
+    ImportError, ConnectionError
+        If the package ``ray`` is missing, or no cluster is at `cluster`.
     TypeError
         If `mod` is neither a module nor a PrimFunc.
     ValueError
@@ -143,8 +152,12 @@ def tune_tir(
         raise _nothing("the module has no PrimFunc that can be tuned", refusals)
     check_sizes(sizes, {name for kernel in kernels for name in kernel.size_names}, "the module")
     equal = [Kernel(k.name, k.func, k.constants, k.sizes, 1 / len(kernels)) for k in kernels]
-    tuning = _Tuning(where, rules, _functions(space), seconds, max_trials_global, seed, conditions, progress)
-    return tuning.run(equal, _database(database, work_dir))
+    records = _database(database, work_dir)
+    with _workers(cluster, where, conditions) as workers:
+        tuning = _Tuning(
+            where, rules, _functions(space), seconds, max_trials_global, seed, conditions, progress, workers
+        )  # fmt: skip
+        return tuning.run(equal, records)
 
 
 def tune_relax(
@@ -163,6 +176,7 @@ def tune_relax(
     seed: int = 0,
     conditions: Conditions | None = None,
     progress: Callable[[Progress], object] = lambda state: None,
+    cluster: str | None = None,
 ) -> Database:
     """Tune the kernels of a program, each by its share of the program's time.
 
@@ -172,7 +186,7 @@ def tune_relax(
         A module, or a function.
     params
         Values of parameters by name that become constants, as in `relax.build`.
-    target, work_dir, max_trials_global, seconds, database, space, seed, conditions, progress
+    target, work_dir, max_trials_global, seconds, database, space, seed, conditions, progress, cluster
         As in `tune_tir`.
     sizes
         Values of the program's symbolic sizes by name at which it is run for the profile, and its kernels are measured.
@@ -190,6 +204,8 @@ def tune_relax(
     ------
     DiagnosticError
         If the target is another machine, no kernel can be tuned, or the program has no size of `sizes` (E4112).
+    ImportError, ConnectionError
+        If the package ``ray`` is missing, or no cluster is at `cluster`.
     TypeError
         If `mod` is neither a module nor a function.
     """
@@ -215,8 +231,12 @@ def tune_relax(
     kernels, refusals = _measurable(kernels, at_sizes)
     if not kernels:
         raise _nothing("the program has no kernel that can be tuned", refusals)
-    tuning = _Tuning(where, None, _functions(space), seconds, max_trials_global, seed, conditions, progress)
-    return tuning.run(sorted(kernels, key=lambda kernel: -kernel.share), _database(database, work_dir))
+    records = _database(database, work_dir)
+    with _workers(cluster, where, conditions) as workers:
+        tuning = _Tuning(
+            where, None, _functions(space), seconds, max_trials_global, seed, conditions, progress, workers
+        )  # fmt: skip
+        return tuning.run(sorted(kernels, key=lambda kernel: -kernel.share), records)
 
 
 def compile_relax(
@@ -252,8 +272,9 @@ class _Tuning:
         seed: int,
         conditions: Conditions | None,
         progress: Callable[[Progress], object],
+        workers: Cluster | None,
     ) -> None:
-        self._target, self._functions = target, functions
+        self._target, self._functions, self._workers = target, functions, workers
         self._rules = cpu.rules_for(target) if rules is None else tuple(rules)
         self._deadline = time.monotonic() + seconds
         self._trials = 10**9 if trials is None else trials
@@ -275,14 +296,14 @@ class _Tuning:
             own = max(left * kernel.share / max(remaining, 1e-9), LEAST_SECONDS)
             remaining -= kernel.share
             own = min(own, max(left, LEAST_SECONDS))
-            before = self._before(kernel, database)
-            options = SearchOptions(own, self._trials, self._seed, self._conditions, before)
+            options = self._options(kernel, database, own)
 
             def report(outcome: Outcome, number: int = number, is_last: bool = False) -> None:
                 self._report(outcome, number, len(kernels), is_last)
 
             outcome = search(kernel, self._target, self._rules, self._functions, options, report)
             self._trials -= outcome.tried
+            add_samples(path_beside(database.path), target_digest(self._target), outcome.samples)
             record = record_of(outcome, self._target)
             if record is not None:
                 database.add(record)
@@ -291,16 +312,31 @@ class _Tuning:
             report(outcome, is_last=True)
         return database
 
-    def _before(self, kernel: Kernel, database: Database) -> tuple[Choice, ...]:
-        """Return the fastest choices that the database has for a kernel, to go on with them."""
+    def _options(self, kernel: Kernel, database: Database, seconds: float) -> SearchOptions:
+        """Return the options of a search that goes on with the fastest choices that the database has for a kernel.
+
+        Workers measure no choice again that the database has, and what they measure is recorded at once: a driver that
+        is started again after a crash goes on where it was.
+        """
         key = key_of(kernel.func, self._target, kernel.constants)
-        records = [] if key is None else database.measured(key)
-        choices = [
-            Choice(record.rule, json.dumps(dict(record.parameters), sort_keys=True))
-            for record in records[:4]
-            if record.rule != DEFAULT
-        ]
-        return tuple(dict.fromkeys(part for choice in choices for part in (choice, *parts_of(choice))))
+        records = [] if key is None else [r for r in database.measured(key) if r.rule != DEFAULT]
+        choices = map(_choice_of, records[:4])
+        before = tuple(dict.fromkeys(part for choice in choices for part in (choice, *parts_of(choice))))
+        samples = tuple(read_samples(path_beside(database.path), target_digest(self._target)))
+        options = SearchOptions(seconds, self._trials, self._seed, self._conditions, before, samples=samples)
+        if self._workers is None or key is None:
+            return options
+        known = frozenset(_choice_of(record) for record in records if record.sizes == kernel.sizes)
+        recorded = frozenset(map(_choice_of, records))
+
+        def noted(candidate: Candidate, measurement: Measurement) -> None:
+            choice = candidate.choice
+            if choice is not None and choice not in recorded:
+                (ours, theirs), noise = measurement.seconds, measurement.noise
+                values, name, where = choice.values, kernel.name, str(self._target)
+                database.add(Record(key, choice.rule, values, kernel.sizes, ours, theirs, noise, False, name, where))
+
+        return replace(options, known=known, cluster=self._workers, noted=noted)
 
     def _report(self, outcome: Outcome, number: int, count: int, is_last: bool) -> None:
         left = max(self._deadline - time.monotonic(), 0.0)
@@ -321,6 +357,16 @@ def record_of(outcome: Outcome, target: Target) -> Record | None:
     choice, noise = outcome.chosen.choice, outcome.measurement.noise
     ours, theirs = outcome.measurement.seconds
     return Record(key, choice.rule, choice.values, kernel.sizes, ours, theirs, noise, True, kernel.name, str(target))
+
+
+def _choice_of(record: Record) -> Choice:
+    return Choice(record.rule, json.dumps(dict(record.parameters), sort_keys=True))
+
+
+def _workers(
+    address: str | None, target: Target, conditions: Conditions | None
+) -> contextlib.AbstractContextManager[Cluster | None]:  # fmt: skip
+    return contextlib.nullcontext() if address is None else Cluster(address, target, conditions)
 
 
 def _target(target: str | Target | None) -> Target:

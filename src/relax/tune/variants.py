@@ -100,7 +100,7 @@ def best_ranges(gains: Sequence[Sequence[float]], most: int, least: float) -> tu
     """
     count = len(gains[0])
     lines: dict[int, tuple[float, list[Range]]] = {0: (0.0, [])}
-    """Best division of the first values, by their number, into so many ranges as the round has."""
+    """The best division of the first values into `number - 1` ranges, by the number of those values."""
     result: tuple[float, list[Range], float] | None = None
     for number in range(1, min(most, count) + 1):
         longer: dict[int, tuple[float, list[Range]]] = {}

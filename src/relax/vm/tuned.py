@@ -73,7 +73,7 @@ def _constants_by_kernel(mod: IRModule) -> Mapping[str, set[tuple[int, ...]]]:
 
 
 def _attribute(record: Record, func: PrimFunc, target: Target, rules: Sequence[ScheduleRule]) -> Any:
-    """Return the attribute that a record stands for; None if the rules lack what it names."""
+    """Return the attribute of a function that asks for a record's schedule; None if the rules lack what it names."""
     try:
         attribute = attribute_of(record.rule, record.parameters, func)
         for choice in choices_of(attribute):

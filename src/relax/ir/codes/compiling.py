@@ -213,7 +213,8 @@ declare(
     "E4112",
     "a program that cannot be tuned",
     "Tuning measures kernels on this machine, with random arguments or given ones. The target is another machine, "
-    "nothing in the program is left to be scheduled, or there are no arguments for its entry point.",
+    "nothing in the program is left to be scheduled, there are no arguments for its entry point, or no node of the Ray "
+    "cluster (`cluster`) offers the target's processor and has the same version of relax.",
     "Tune a program with kernels for `llvm`; give arguments with `inputs`, sizes with `sizes`.",
 )
 

@@ -18,7 +18,7 @@ from .products import BF16, S8S8, U8S8, U8U8
 
 _DOTS: Final = (
     DotInstruction(U8S8, "usdot", {128: "llvm.aarch64.neon.usdot.v4i32.v16i8"}),
-    DotInstruction(S8S8, "sdot", {128: "llvm.aarch64.neon.sdot.v4i32.v16i8"}),
+    DotInstruction(S8S8, "sdot", {128: "llvm.aarch64.neon.sdot.v4i32.v16i8"}, extension="dotprod"),
     DotInstruction(U8U8, "udot", {128: "llvm.aarch64.neon.udot.v4i32.v16i8"}),
     DotInstruction(BF16, "bfdot", {128: "llvm.aarch64.neon.bfdot.v4f32.v8bf16"}, pattern=r"\bbfcvtn"),
 )
@@ -92,7 +92,7 @@ def _shape(shape: re.Match[str] | None, first: str, memory: str) -> tuple[int, i
 AARCH64: Final = ISA(
     name="aarch64",
     aliases=("arm64",),
-    vectors=(Vectors(128, 32, "", r"\bv\d+\.4s"),),
+    vectors=(Vectors(128, 32, "", r"\bv\d+\.4s", "neon"),),
     dots=_DOTS,
     pool=_POOL,
     machine_code=machine_code.AARCH64,

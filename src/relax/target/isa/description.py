@@ -27,6 +27,8 @@ class Vectors:
     """
     pattern: str
     """Regular expression matching the assembly of an addition of 16 float32 in these registers."""
+    name: str = ""
+    """Usual name of the extension; empty for one without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,8 @@ class DotInstruction:
     """LLVM's intrinsic, by register width in bits, that multiplies int16 and adds pairs of products as int32: for an
     instruction whose results are sums of two products, as int16, and that has no sums as its first argument.
     """
+    extension: str = ""
+    """Usual name of the extension that tells processors apart; empty where it does not matter."""
     magnitudes: Mapping[int, str] = field(default_factory=dict[int, str])
     """Regular expressions by register width, one of which matches the assembly of the absolute values of 64 bytes on a
     CPU with the instruction; empty: `pattern` says how it is recognised.

@@ -31,7 +31,7 @@ from .products import BF16, S8S8, S8U8, U7S8, U8S8, U8U8
 # ------------------------------------------------------------------------------ instructions
 
 _DOTS: Final = (
-    DotInstruction(U8S8, "vpdpbusd", intrinsics("llvm.x86.avx512.vpdpbusd.{}", 128, 256, 512)),
+    DotInstruction(U8S8, "vpdpbusd", intrinsics("llvm.x86.avx512.vpdpbusd.{}", 128, 256, 512), extension="vnni"),
     DotInstruction(
         S8S8,
         "vpdpbssd",
@@ -223,7 +223,11 @@ def _add_lanes_apart(effect: Effect, mnemonic: str, operands: Sequence[str]) -> 
 X86_64: Final = ISA(
     name="x86_64",
     aliases=("amd64",),
-    vectors=(Vectors(512, 32, "+avx512f", "%zmm"), Vectors(256, 16, "+avx", "%ymm"), Vectors(128, 16, "", "%xmm")),
+    vectors=(
+        Vectors(512, 32, "+avx512f", "%zmm", "avx512"),
+        Vectors(256, 16, "+avx", "%ymm", "avx2"),
+        Vectors(128, 16, "", "%xmm", "sse"),
+    ),
     fma=r"\bvfn?madd",
     dots=_DOTS,
     tiles=_TILES,
