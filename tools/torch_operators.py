@@ -5,6 +5,9 @@
     python tools/torch_operators.py --dtypes float32 int64 bool bfloat16 float64 --samples 10
     python tools/torch_operators.py --table out.md        the operators that are not compiled, by reason
     python tools/torch_operators.py --record runs.jsonl   write outcomes as they come; run again, what is there is kept
+    python tools/torch_operators.py --every 8             the first of every eight operators
+    python tools/torch_operators.py --record runs.jsonl --page docs/torch-operators.md
+                                                          write a record's counts and reasons to a page, and run nothing
 
 A sample is a call. Samples that differ only in the sizes and values of tensors are one form of call: `--samples` forms of
 each operator are compiled, one function each, and up to `PER_FORM` samples of a form are passed to that function.
@@ -51,6 +54,8 @@ TIES = re.compile(r"kthvalue|mode|topk|median|nanmedian|sort|argsort|msort|min.*
 """Operators of which torch leaves open the index that they return of equal elements."""
 PER_FORM = 4
 """Samples of one form of call that are run, from the first to the last."""
+START, END = "<!-- samples: written by tools/torch_operators.py -->", "<!-- end of the samples -->"
+"""Marks of a page, between which `--page` writes."""
 
 
 @dataclass
@@ -374,22 +379,30 @@ class Run:
 def recorded(path: Path) -> dict[Unit, list[Outcome]]:
     """The outcomes by unit that a file holds; a line that a killed run has not finished is left out."""
     units: dict[Unit, list[Outcome]] = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+    for entry in _entries(path):
         units[entry["operator"], entry["dtype"]] = [Outcome(**outcome) for outcome in entry["outcomes"]]
     return units
 
 
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a record that are whole."""
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue
+
+
 def run_all(units: Sequence[Unit], run: Run, jobs: int, record: Path | None = None) -> list[Outcome]:
     """The outcomes of all units in their order, of which those in the record are taken from there."""
+    import torch
+
     found = recorded(record) if record else {}
     for unit, outcomes in run.outcomes([unit for unit in units if unit not in found], jobs):
         found[unit] = outcomes
         if record:
-            entry = {"operator": unit[0], "dtype": unit[1], "outcomes": [asdict(outcome) for outcome in outcomes]}
+            entry = {"operator": unit[0], "dtype": unit[1], "torch": torch.__version__, "forms": run.count}
+            entry["outcomes"] = [asdict(outcome) for outcome in outcomes]
             with record.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
     return [outcome for unit in units for outcome in found[unit]]
@@ -408,6 +421,50 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def section(record: Path, total: int) -> str:
+    """Counts of a record by dtype and reasons by operator, in Markdown; `total` operators are in torch's list.
+
+    Raises:
+        ValueError: The record is of no run, or of several versions of torch or numbers of forms of call.
+    """
+    units = recorded(record)
+    settings = {(entry.get("torch", "unknown"), entry.get("forms", 0)) for entry in _entries(record)}
+    if len(settings) != 1:
+        raise ValueError(f"{record}: a page is of one version of torch and number of forms, found {sorted(settings)}")
+    [(version, forms)] = settings
+    form = "one form of call" if forms == 1 else f"at most {forms} forms of call"
+    text = [
+        f"Measured with torch {version}: {form} of an operator and dtype, up to {PER_FORM} samples of a form, the faster builds",
+        f'(tier "now"). torch lists {total} operators and variants; those tried are at even steps in the list, so far as the run',
+        "went, and not all have samples of the dtype. Gradients are compared for floats. `torch`: torch's own `aot_eager` is",
+        "wrong or fails in the same way.",
+        "",
+        "| dtype | tried | with samples | samples | right | compiled | in eager torch | wrong | error | crash | torch |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for dtype in dict.fromkeys(dtype for _, dtype in units):
+        tried = [outcomes for (_, kind), outcomes in units.items() if kind == dtype]
+        counts = Counter(outcome.verdict for outcomes in tried for outcome in outcomes)
+        numbers = [len(tried), sum(map(bool, tried)), sum(map(len, tried)), counts["compiled"] + counts["eager"]]
+        numbers += [counts[verdict] for verdict in ("compiled", "eager", "wrong", "error", "crash", "torch")]
+        text.append(f"| {dtype} | {' | '.join(f'{number:,}' for number in numbers)} |")
+    text += ["", "Operators of which a sample is not compiled:", ""]
+    return "\n".join(text) + "\n" + table([outcome for outcomes in units.values() for outcome in outcomes])
+
+
+def write_section(page: Path, text: str) -> None:
+    """Put a text between the two marks of a page.
+
+    Raises:
+        ValueError: The page has no such marks.
+    """
+    before, start, rest = page.read_text().partition(START)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{page}: the marks {START!r} and {END!r} are not there")
+    page.write_text(f"{before}{start}\n\n{text}\n{end}{after}")
+
+
 def shared(reason: str) -> str:
     """A reason as several operators share it: without the line of code, and what follows."""
     return re.sub(r", at File .*", "", reason)[:200]
@@ -416,6 +473,7 @@ def shared(reason: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Torch's samples of its operators, compiled by relax.")
     parser.add_argument("--match", default="", help="only operators whose name matches this regular expression")
+    parser.add_argument("--every", type=int, default=1, help="of these operators the first of every so many (1)")
     parser.add_argument("--dtypes", nargs="+", default=["float32"], help="dtypes of the samples (float32)")
     parser.add_argument("--samples", type=int, default=3, help="forms of call of an operator and dtype (3)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
@@ -424,9 +482,16 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=180, help="seconds for one sample (180)")
     parser.add_argument("--failed", action="store_true", help="print the samples that are not compiled, with reasons")
     parser.add_argument("--table", type=Path, help="write the operators that are not compiled to this file")
+    parser.add_argument("--page", type=Path, help="write the section of a page from the record, and run nothing")
     parser.add_argument("--at-least", type=float, default=0, help="fail if fewer per cent are compiled or eager")
     args = parser.parse_args()
-    units = [(full_name(info), dtype) for dtype in args.dtypes for info in operators(args.match)]
+    if args.page:
+        if not args.record:
+            parser.error("--page needs the --record that it is written from")
+        write_section(args.page, section(args.record, len(operators())))
+        return 0
+    chosen = operators(args.match)[:: args.every]
+    units = [(full_name(info), dtype) for dtype in args.dtypes for info in chosen]
     outcomes = run_all(units, Run(args.samples, args.limit, args.tier), args.jobs, args.record)
     if args.table:
         args.table.write_text(table(outcomes))
