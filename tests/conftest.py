@@ -47,6 +47,7 @@ SLOW_FILES = frozenset(
         "script/test_deep_text.py", "script/test_hostile_input.py", "script/test_without_files.py",
         "test_roundtrip_all.py",
         "transform/fusion/test_results.py", "transform/memory/test_models.py", "transform/test_random_programs.py",
+        "tune/test_every_record.py",
     }
 )  # fmt: skip
 """Files that take long, and look for faults that seldom come back: all their tests are marked slow."""

@@ -26,7 +26,8 @@ from ..rewrite import Rewriter, bindings_in
 from ..runtime.files import in_threads
 from ..schedules.apply import Scheduled, schedule
 from ..schedules.choice import SCHEDULE, rules_for_function
-from ..schedules.rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule
+from ..schedules.described import description_of
+from ..schedules.rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule, applied
 from ..schedules.variants import has_variants, joined, variants_of
 from ..target import Target
 from ..tir import PrimFunc
@@ -150,18 +151,23 @@ def packed_variant(
 ) -> PackedFunction | None:
     """Return the scheduled function for packed constants at `positions` of its parameters; None if no rule packs them.
 
-    The rule that the function's attribute names (`schedules.choice`) comes before `rules`; an attribute with several
-    (`schedules.variants`) makes a function that decides by a size.
+    The rule that the function's attribute names (`schedules.choice`) comes before `rules`: where it applies and packs
+    nothing, no other rule does. An attribute with several (`schedules.variants`) makes a function that decides by a
+    size.
     """
     if has_variants(func):
         return _packed_variants(func, target, rules, positions)
+    own, several = description_of(target, rules_for_function(func, target, rules))
+    if own is not target:
+        func, target = func.without_attr(SCHEDULE), own
     permuted = with_permuted_constants(func, positions)
     packings: Mapping[int, Packing] = {} if permuted is None else permuted.packings
     others = tuple(position for position in positions if position not in packings)
-    several = rules_for_function(func, target, rules)
     for rule in several:
         variant = rule.pack(func, target, positions)
         if not isinstance(variant, PackedFunction):
+            if rule is several[0] and SCHEDULE in func.attrs and isinstance(applied(rule, func, target), PrimFunc):
+                break  # the function asks for this rule, which reads constants in their own layout
             continue
         if permuted is not None:  # unless the rule fuses the transposing nest
             both = rule.pack(permuted.func, target, others)

@@ -23,6 +23,7 @@ from .values import export_value, import_value
 
 if TYPE_CHECKING:
     from .info import FuncInfo, Info
+    from .places import CallSite
 
 
 _EXPORTED: Final = frozenset(dtype for dtype in NUMPY_DTYPES.values() if dtype.isbuiltin == 1)
@@ -70,12 +71,11 @@ class EntryPoint(Closure):
                 break
         try:
             result = self._function(*values)
-        except BufferError as error:
-            if not passed(error)[1]:  # NumPy does not export an array, for instance one that is read-only: it is copied
-                return self._vm.invoke_closure(self, *args)
-            self._raise(error, args)
         except Exception as error:  # noqa: BLE001
-            self._raise(error, args)
+            original, call_sites = passed(error)
+            if isinstance(error, BufferError) and not call_sites:
+                return self._vm.invoke_closure(self, *args)  # it copies what NumPy does not export: read-only arrays
+            self._raise(error, original, call_sites, args)
         if type(result) is tvm_ffi.Tensor:
             array = _new_array(NDArray)
             array.tensor = result
@@ -85,19 +85,19 @@ class EntryPoint(Closure):
     def exchange(self, *args: Any) -> Any:
         """Call the function with values as tvm-ffi takes them; return the result as tvm-ffi gives it.
 
-        Tensors of a framework that exchanges them without Python (torch since 2.9) go in and come back as they are:
-        a call costs a third of one by DLPack's capsules.
+        Tensors of a framework that implements tvm-ffi's exchange (torch) go in and come back without DLPack's capsules.
         """
         if self._vm.is_watched:
             return self._vm.invoke_closure(self, *args)
         try:
             return self._function(*args)
         except Exception as error:  # noqa: BLE001
-            self._raise(error, args)
+            self._raise(error, *passed(error), args)
 
-    def _raise(self, error: Exception, args: Sequence[Any]) -> NoReturn:
+    def _raise(
+        self, error: Exception, original: Exception, call_sites: list[CallSite], args: Sequence[Any]
+    ) -> NoReturn:
         """Raise the error that a call ended with; the message of a refused argument says which it is."""
-        original, call_sites = passed(error)
         if not call_sites:
             self._vm.bind_arguments(self, args, {})
         annotate(original, call_sites)

@@ -71,63 +71,75 @@ def lstm_backward(
     inputs = [i, o, f, c, initial_c, recurrence, by_states, by_h, by_c]
 
     def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        i, o, f, g, c0, weight, dy, dh_last, dc_last = ins
-        dgates, dh, dc, cells = outs
-        one = const(1, dtype)
-
-        def sequence(d: int, n: Var) -> Stmt:
-            s, back = Var("s", "int64"), Var("back", "int64")
-
-            def start(_: PrimExpr, j: PrimExpr) -> Stmt:
-                return seq_of(
-                    [
-                        BufferStore(cells, c0[d, n, j], (d, 0, n, j)),
-                        BufferStore(dh, dh_last[d, n, j], (d, n, j)),
-                        BufferStore(dc, dc_last[d, n, j], (d, n, j)),
-                    ]
-                )
-
-            def forward(_: PrimExpr, j: PrimExpr) -> Stmt:
-                at = (d, _at(s, steps, reverse[d]), n, j)
-                return BufferStore(cells, f[at] * cells[d, s, n, j] + i[at] * g[at], (d, s + 1, n, j))
-
-            step = steps - 1 - back
-            t = _at(step, steps, reverse[d])
-
-            def backward(_: PrimExpr, j: PrimExpr) -> Stmt:
-                at = (d, t, n, j)
-                h, out, c = (Var(name, dtype) for name in ("by_state", "output", "by_cell"))
-
-                def put(gate: int, value: PrimExpr) -> Stmt:
-                    return BufferStore(dgates, value, (d, t, n, j + hidden * gate))
-
-                body = seq_of(
-                    [
-                        put(0, c * g[at] * i[at] * (one - i[at])),
-                        put(1, h * out * o[at] * (one - o[at])),
-                        put(2, c * cells[d, step, n, j] * f[at] * (one - f[at])),
-                        put(3, c * i[at] * (one - g[at] * g[at])),
-                        BufferStore(dc, c * f[at], (d, n, j)),
-                        BufferStore(dh, const(0, dtype), (d, n, j)),
-                    ]
-                )
-                body = LetStmt(c, dc[d, n, j] + h * o[at] * (one - out * out), body)
-                body = LetStmt(out, intrin.tanh(cells[d, step + 1, n, j]), body)
-                return LetStmt(h, dh[d, n, j] + dy[t, d, n, j], body)
-
-            whole = each_unit(1, hidden, backward)
-            products = _products(dh, (d, n), dgates, (d, t, n), weight, d, 0, 0, hidden * 4, hidden)
-            return seq_of(
-                [
-                    each_unit(1, hidden, start),
-                    For(s, 0, steps, "serial", each_unit(1, hidden, forward)),
-                    For(back, 0, steps, "serial", seq_of([whole, products])),
-                ]
-            )
-
-        return _sequences(len(reverse), batch, sequence)
+        scan = _LstmScan(ins, outs, reverse)
+        return _sequences(len(reverse), batch, scan.sequence)
 
     return list(te.extern(shapes, inputs, statement, "lstm_backward", [dtype] * 4)[:3])
+
+
+class _LstmScan:
+    """Statements of `lstm_backward` for one sequence."""
+
+    def __init__(self, ins: list[Buffer], outs: list[Buffer], reverse: Sequence[bool]) -> None:
+        *gates, self.initial_c, self.weight, self.by_states, self.by_h, self.by_c = ins
+        self.i, self.o, self.f, self.g = gates
+        self.dgates, self.dh, self.dc, self.cells = outs
+        self.reverse = reverse
+        _, self.steps, _, self.hidden = self.i.shape
+
+    def sequence(self, d: int, n: Var) -> Stmt:
+        """The cells of all steps, then the gradients of the last step to the first."""
+        s, back = Var("s", "int64"), Var("back", "int64")
+        step, hidden = self.steps - 1 - back, self.hidden
+        t = _at(step, self.steps, self.reverse[d])
+        whole = each_unit(1, hidden, lambda _, j: self._gates(d, n, step, t, j))
+        products = _products(self.dh, (d, n), self.dgates, (d, t, n), self.weight, d, 0, 0, hidden * 4, hidden)
+        return seq_of(
+            [
+                each_unit(1, hidden, lambda _, j: self._start(d, n, j)),
+                For(s, 0, self.steps, "serial", each_unit(1, hidden, lambda _, j: self._cell(d, n, s, j))),
+                For(back, 0, self.steps, "serial", seq_of([whole, products])),
+            ]
+        )
+
+    def _start(self, d: int, n: Var, j: PrimExpr) -> Stmt:
+        """The first cell, and the gradients that come in behind the last step."""
+        return seq_of(
+            [
+                BufferStore(self.cells, self.initial_c[d, n, j], (d, 0, n, j)),
+                BufferStore(self.dh, self.by_h[d, n, j], (d, n, j)),
+                BufferStore(self.dc, self.by_c[d, n, j], (d, n, j)),
+            ]
+        )
+
+    def _cell(self, d: int, n: Var, s: Var, j: PrimExpr) -> Stmt:
+        """The cell after step `s`."""
+        at = (d, _at(s, self.steps, self.reverse[d]), n, j)
+        cell = self.f[at] * self.cells[d, s, n, j] + self.i[at] * self.g[at]
+        return BufferStore(self.cells, cell, (d, s + 1, n, j))
+
+    def _gates(self, d: int, n: Var, step: PrimExpr, t: PrimExpr, j: PrimExpr) -> Stmt:
+        """The gradients of a step's gates, and of the cell before it."""
+        at, dtype = (d, t, n, j), self.i.dtype
+        i, o, f, g, one = self.i[at], self.o[at], self.f[at], self.g[at], const(1, dtype)
+        h, out, c = (Var(name, dtype) for name in ("by_state", "output", "by_cell"))
+
+        def put(gate: int, value: PrimExpr) -> Stmt:
+            return BufferStore(self.dgates, value, (d, t, n, j + self.hidden * gate))
+
+        body = seq_of(
+            [
+                put(0, c * g * i * (one - i)),
+                put(1, h * out * o * (one - o)),
+                put(2, c * self.cells[d, step, n, j] * f * (one - f)),
+                put(3, c * i * (one - g * g)),
+                BufferStore(self.dc, c * f, (d, n, j)),
+                BufferStore(self.dh, const(0, dtype), (d, n, j)),
+            ]
+        )
+        body = LetStmt(c, self.dc[d, n, j] + h * o * (one - out * out), body)
+        body = LetStmt(out, intrin.tanh(self.cells[d, step + 1, n, j]), body)
+        return LetStmt(h, self.dh[d, n, j] + self.by_states[t, d, n, j], body)
 
 
 def gru_backward(
