@@ -43,6 +43,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from generated_pages import with_part
+
 T = TypeVar("T")
 
 VERDICTS = ("compiled", "eager", "torch", "wrong", "error", "crash")
@@ -54,7 +56,7 @@ TIES = re.compile(r"kthvalue|mode|topk|median|nanmedian|sort|argsort|msort|min.*
 """Operators of which torch leaves open the index that they return of equal elements."""
 PER_FORM = 4
 """Samples of one form of call that are run, from the first to the last."""
-START, END = "<!-- samples: written by tools/torch_operators.py -->", "<!-- end of the samples -->"
+START, END = "<!-- samples: written by tools/torch_operators.py -->\n", "<!-- end of the samples -->\n"
 """Marks of a page, between which `--page` writes."""
 
 
@@ -452,19 +454,6 @@ def section(record: Path, total: int) -> str:
     return "\n".join(text) + "\n" + table([outcome for outcomes in units.values() for outcome in outcomes])
 
 
-def write_section(page: Path, text: str) -> None:
-    """Put a text between the two marks of a page.
-
-    Raises:
-        ValueError: The page has no such marks.
-    """
-    before, start, rest = page.read_text().partition(START)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"{page}: the marks {START!r} and {END!r} are not there")
-    page.write_text(f"{before}{start}\n\n{text}\n{end}{after}")
-
-
 def shared(reason: str) -> str:
     """A reason as several operators share it: without the line of code, and what follows."""
     return re.sub(r", at File .*", "", reason)[:200]
@@ -488,7 +477,7 @@ def main() -> int:
     if args.page:
         if not args.record:
             parser.error("--page needs the --record that it is written from")
-        write_section(args.page, section(args.record, len(operators())))
+        args.page.write_text(with_part(args.page, START, END, section(args.record, len(operators()))), encoding="utf-8")
         return 0
     chosen = operators(args.match)[:: args.every]
     units = [(full_name(info), dtype) for dtype in args.dtypes for info in chosen]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tuned_kernels import LONG, PATIENT, TARGET, doubled, product, variant
+from tuned_kernels import LONG, PATIENT, TARGET, backwards, doubled, product, variant
 
 from relax import tune
 from relax.codegen import resolve
@@ -24,13 +24,6 @@ from relax.tune.candidates import Candidates
 from relax.tune.cluster import Cluster, Worker, processor_resource
 from relax.tune.kernels import Kernel
 from relax.tune.measuring import Measurement
-
-
-@T.prim_func
-def backwards(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
-    T.func_attr({"tir.noalias": True})
-    for i in range(1000):
-        B[999 - i] = A[999 - i] + A[999 - i]
 
 
 @T.prim_func

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tuned_kernels import PATIENT, TARGET, doubled, product, variant
+from tuned_kernels import PATIENT, TARGET, backwards, doubled, product, variant
 
 from relax import te
 from relax.schedules import PackedFunction, schedule
@@ -23,13 +23,6 @@ def measurer_of_doubled(conditions=PATIENT):
 def measurer():
     with measurer_of_doubled() as one:
         yield one
-
-
-@T.prim_func
-def backwards(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
-    T.func_attr({"tir.noalias": True})
-    for i in range(1000):
-        B[999 - i] = A[999 - i] + A[999 - i]
 
 
 @T.prim_func

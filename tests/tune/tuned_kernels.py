@@ -32,6 +32,13 @@ def doubled(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
         B[i] = A[i] * T.float32(2)
 
 
+@T.prim_func
+def backwards(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
+    T.func_attr({"tir.noalias": True})
+    for i in range(1000):
+        B[999 - i] = A[999 - i] + A[999 - i]
+
+
 def variant(func):
     """A candidate without packed constants."""
     return PackedFunction(func, {})

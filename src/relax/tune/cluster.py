@@ -176,7 +176,7 @@ class _Member:
     def __init__(self, actor: Any) -> None:
         self.actor, self.place, self.host, self.process = actor, -1, "", 0
         self.fitness: Any = None
-        """Reference to the answer about its machine."""
+        """Ray's reference to the worker's `Fitness`."""
 
 
 class Cluster:

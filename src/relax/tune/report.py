@@ -88,7 +88,7 @@ def _how(rule: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _differences(parameters: Mapping[str, Any]) -> str:
-    """Return the parameters of `Described` in words."""
+    """Return in words how the machine was described otherwise for a schedule: ``caches × 2, 32 vector registers``."""
     words = {"caches": "caches × {}", "registers": "{} vector registers", "vectors": "vectors of {} bits"}
     known = ((words[name], value) for name, value in parameters.items() if name in words)
     return ", ".join(text.format(f"{value:g}" if value in FACTORS else value) for text, value in known)

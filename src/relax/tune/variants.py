@@ -100,7 +100,7 @@ def best_ranges(gains: Sequence[Sequence[float]], most: int, least: float) -> tu
     """
     count = len(gains[0])
     lines: dict[int, tuple[float, list[Range]]] = {0: (0.0, [])}
-    """The best division of the first values into `number - 1` ranges, by the number of those values."""
+    """Sum of gains and ranges of the best division of the first n values into `number - 1` ranges, by n."""
     result: tuple[float, list[Range], float] | None = None
     for number in range(1, min(most, count) + 1):
         longer: dict[int, tuple[float, list[Range]]] = {}

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
 import torch_operators  # noqa: E402
+from generated_pages import with_part  # noqa: E402
 from support import PLAIN_LOOPS  # noqa: E402
-from torch_operators import END, START, Outcome, check, difference, operators, section, table, write_section  # noqa: E402
+from torch_operators import END, START, Outcome, check, difference, operators, section, table  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -107,17 +108,14 @@ def test_a_page_from_a_record(tmp_path):
         outcomes = [asdict(Outcome(operator, dtype, place, verdict, "why")) for place, verdict in enumerate(verdicts)]
         lines.append({"operator": operator, "dtype": dtype, "torch": "2.13", "forms": 1, "outcomes": outcomes})
     record.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"operator": "c", "dt')
-    page.write_text(f"before\n{START}\nold\n{END}\nafter\n")
-    write_section(page, section(record, 700))
-    text = page.read_text()
+    page.write_text(f"before\n{START}old\n{END}after\n")
+    text = with_part(page, START, END, section(record, 700))
     assert "old" not in text
     assert text.startswith(f"before\n{START}\n")
-    assert text.endswith(f"{END}\nafter\n")
+    assert text.endswith(f"{END}after\n")
     assert "Measured with torch 2.13: one form of call" in text
     assert "| int64 | 2 | 1 | 2 | 1 | 1 | 0 | 1 | 0 | 0 | 0 |" in text
     assert "| bool | 1 | 1 | 1 | 1 | 0 | 1 | 0 | 0 | 0 | 0 |" in text
     record.write_text("".join(json.dumps(line | {"forms": place}) + "\n" for place, line in enumerate(lines)))
     with pytest.raises(ValueError, match="a page is of one version of torch and number of forms, found"):
         section(record, 700)
-    with pytest.raises(ValueError, match="the marks .* are not there"):
-        write_section(record, "text")

@@ -42,7 +42,7 @@ def test_resizing(twins, builds, name):
     options, is_kept = FORMS[name]
     module, compiled, _ = twins(Resized(options))
     for size in ((2, 3, 6, 5), (1, 3, 8, 9)):
-        x, y = torch.randn(size, requires_grad=True), None
+        x = torch.randn(size, requires_grad=True)
         y = x.detach().clone().requires_grad_()
         expected, found = module(x), compiled(y)
         torch.testing.assert_close(found, expected)

@@ -29,7 +29,7 @@ def resizing_kept() -> Generator[None]:
 
     Calls of the ``vec`` form become calls of the default form.
 
-    Torch traces under a lock, so no other trace runs meanwhile.
+    torch.compile traces under a lock. An export in another thread may meet the operators whole meanwhile.
     """
     torch: Any = sys.modules["torch"]
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
