@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch test-torch-operators torch-operators test-torch-models torch-models coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
+.PHONY: help venv wheel docs demo quick nightly test test-slow test-onnx test-torch torch test-torch-operators torch-operators test-torch-models torch-models coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -31,6 +31,7 @@ help:
 	@echo "make check    lint, check formatting, types (of the examples too), stubs and the order of the rooms"
 	@echo "make stubs    write the stubs that editors read anew, as after a change of operators"
 	@echo "make docs     build the documentation as a site, into site/; a link that leads nowhere fails it"
+	@echo "make wheel    a wheel in dist/ with compiled kernels, for tier now: for ARCHITECTURES=\"x86_64 aarch64\""
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
 	@echo "make clean    remove .venv and what tools left behind"
@@ -145,6 +146,11 @@ stubs: $(VENV)/.installed-test
 # The warning it leaves out is about MkDocs 2, which is not used.
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+ARCHITECTURES ?= x86_64 aarch64
+
+wheel: | $(BIN)/python
+	RELAX_WHEEL_KERNELS="$(ARCHITECTURES)" $(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tokenizer_texts
 import vocabularies as vs
-from published_weights import smollm2
 from vocabularies import BYTE, CONTROL, NORMAL, USER_DEFINED
 
+from published_weights import smollm2
 from relax import DiagnosticError
 from relax.frontend import gguf
 from relax.llm import tokenizer_of

@@ -20,6 +20,7 @@ from ..farm.recall import note_environment
 from ..farm.store import Key, key_of_contents
 from ..farm.transfer import Imported, Totals, TransferError, export_entries, imported
 from ..farm.versions import compiler_version, generator_files
+from ..library import shipped_target
 from ..library.store import library_environments
 from ..target import Target
 from ..vm.recall import program_environments
@@ -89,8 +90,10 @@ def fitting(keys: Iterable[Key], target: Target, note: Callable[[Key], bytes]) -
     names the file of its program.
     """
     keys = list(keys)
-    environments = {note_environment(target), object_environment(target), *support_environments(target)}
-    environments |= library_environments(target)
+    support = support_environments(target) | support_environments(shipped_target(target))
+    environments = set(support)
+    for each in (target, shipped_target(target)):
+        environments |= {note_environment(each), object_environment(each), *library_environments(each)}
     builds = program_environments(target)
     programs = {key for key in keys if key.kind == cache.PROGRAM}
     found = [key for key in keys if key.kind in _KERNELS and key.environment in environments]
@@ -99,7 +102,7 @@ def fitting(keys: Iterable[Key], target: Target, note: Callable[[Key], bytes]) -
             program = _program_of(note(key))
             if program in programs:
                 found += [program, key]
-    return [] if {key.environment for key in found} <= support_environments(target) else list(dict.fromkeys(found))
+    return [] if {key.environment for key in found} <= support else list(dict.fromkeys(found))
 
 
 def _program_of(note: bytes) -> Key | None:

@@ -87,6 +87,8 @@ _lock = threading.Lock()
 _enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=None)
 _waiting: Final[dict[Key, bytes]] = {}
 """Notes to be written with the first object."""
+_others: Final[list[Callable[[Key], bytes | None]]] = []
+"""Sources of entries that the user's cache does not have."""
 
 
 # -------------------------------------------------------------------------------------- switches
@@ -240,8 +242,22 @@ def _missed(label: str, reason: str) -> None:
     say("%s: compiled, since %s", label, reason)
 
 
+def read_also(source: Callable[[Key], bytes | None]) -> None:
+    """Look up what the user's cache does not have in another source, which returns None for what it lacks."""
+    with _lock:
+        _others.append(source)
+
+
 def _read(key: Key) -> tuple[bytes | None, str]:
-    """Return (object, None) or (None, reason); the reason is empty if the entry does not exist."""
+    """Return (object, "") or (None, reason); the reason is empty if the entry does not exist."""
+    data, reason = _read_own(key)
+    if data is None:
+        data = next((found for source in _others if (found := source(key)) is not None), None)
+    return data, reason if data is None else ""
+
+
+def _read_own(key: Key) -> tuple[bytes | None, str]:
+    """`_read` from the user's cache."""
     try:
         return _store.read(key), ""
     except FileNotFoundError:

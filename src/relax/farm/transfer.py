@@ -109,6 +109,11 @@ class Imported:
         """Size of an entry in bytes."""
         return self._ranges[key].size
 
+    @property
+    def ranges(self) -> Mapping[Key, EntryRange]:
+        """Range of bytes of each entry's contents in the file."""
+        return self._ranges
+
     def note(self, key: Key) -> bytes:
         """Contents of a note, which must be checked already."""
         self._file.seek(self._ranges[key].offset)

@@ -3,8 +3,8 @@
 A program that calls them is built in a fraction of the time: the machine code of most of its kernels is in the cache,
 whatever the program's sizes, and nothing is fused or packed. `relax.build(mod, tier="now")` uses them.
 
-`general` says what the general form of a call is, `kernels` makes its kernel, `store` finds what the cache has, and
-`call_library` is the pass that calls the kernels.
+`general` says what the general form of a call is, `kernels` makes its kernel, `store` finds what the cache has,
+`shipped` what the package carries, and `call_library` is the pass that calls the kernels.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from .call_library import FORM, CallLibrary
     from .common import common_calls, module_of
     from .pipeline import now_pipeline
+    from .shipped import shipped_target
     from .store import Library
 
-__all__ = ["FORM", "CallLibrary", "Library", "common_calls", "module_of", "now_pipeline"]
+__all__ = ["FORM", "CallLibrary", "Library", "common_calls", "module_of", "now_pipeline", "shipped_target"]
 
 load_when_used(__name__, HOMES)

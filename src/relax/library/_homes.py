@@ -6,5 +6,6 @@ HOMES = {
     ".call_library": "CallLibrary FORM",
     ".common": "common_calls module_of",
     ".pipeline": "now_pipeline",
+    ".shipped": "shipped_target",
     ".store": "Library",
 }

@@ -23,7 +23,7 @@ from ..ir import DiagnosticError, IRModule, StoredArray, exact_digest
 from ..ir.deep import nested_too_deeply
 from ..ir.stored import read_beside
 from ..ir.transform import Pass, PassContext, Sequential, module_pass
-from ..library import FORM, Library, now_pipeline
+from ..library import FORM, Library, now_pipeline, shipped_target
 from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
@@ -152,9 +152,11 @@ class _Evaluator:
 def built_now(module: IRModule, where: Target) -> Executable:
     """Executable of a module for a resolved target, of kernels of the library, as bytecode.
 
+    For this machine it is compiled for a level of CPUs if the package carries kernels for it (`library.shipped`).
     A thread reads constants in files meanwhile: no pass needs the elements of weights, but the program does.
     """
     read_beside(_stored_operands(module))
+    where = shipped_target(where)
     library = Library(where)
     return built(module, where, now_pipeline(library), "bytecode", library)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..codegen.build import statistics
@@ -25,12 +25,12 @@ class Warmed(NamedTuple):
     """Kernels of the last part that were not in the cache."""
 
 
-def warm(target: str | Target | None = None) -> Iterator[Warmed]:
-    """Compile the kernels of calls that many programs have (`relax.library.common`), for this machine by default.
+def warm(target: str | Target | None = None, calls: Sequence[str] | None = None) -> Iterator[Warmed]:
+    """Compile the kernels of calls, by default of those that many programs have (`library.common`), for this machine.
 
     Yields after each part of the calls. A kernel that the cache has is not compiled again.
     """
-    lines = common_calls()
+    lines = list(common_calls() if calls is None else calls)
     for start in range(0, len(lines), TOGETHER):
         part = lines[start : start + TOGETHER]
         yield Warmed(start + len(part), len(lines), warm_for(module_of(part), target))

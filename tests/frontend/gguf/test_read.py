@@ -8,8 +8,8 @@ import gguf_files as gg
 import ml_dtypes
 import numpy as np
 import pytest
-from published_weights import smollm2
 
+from published_weights import smollm2
 from relax import DiagnosticError
 from relax.frontend.gguf import GGML_TYPES, StringArray, read
 

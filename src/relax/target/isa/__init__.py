@@ -15,6 +15,7 @@ from .description import (
     BfloatRounding,
     DotInstruction,
     Effect,
+    Level,
     MathInstructions,
     PoolCode,
     Snippet,
@@ -41,5 +42,5 @@ def isa_of(triple: str) -> ISA:
 
 __all__ = [
     "AARCH64", "ISA", "ISAS", "RISCV64", "WASM32", "X86_64", "BfloatRounding", "DotInstruction",
-    "Effect", "MathInstructions", "PoolCode", "Snippet", "TileProduct", "Tiles", "Vectors", "isa_of",
+    "Effect", "Level", "MathInstructions", "PoolCode", "Snippet", "TileProduct", "Tiles", "Vectors", "isa_of",
 ]  # fmt: skip

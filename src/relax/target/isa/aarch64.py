@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...runtime import machine_code
-from .description import ISA, DotInstruction, Effect, PoolCode, Snippet, Vectors
+from .description import ISA, DotInstruction, Effect, Level, PoolCode, Snippet, Vectors
 from .products import BF16, S8S8, U8S8, U8U8
 
 # ------------------------------------------------------------------------------ instructions
@@ -94,6 +94,7 @@ AARCH64: Final = ISA(
     aliases=("arm64",),
     vectors=(Vectors(128, 32, "", r"\bv\d+\.4s", "neon"),),
     dots=_DOTS,
+    levels=(Level("generic", "", frozenset({"neon"})),),
     pool=_POOL,
     machine_code=machine_code.AARCH64,
     comment="//",

@@ -175,6 +175,23 @@ class Effect:
 
 
 @dataclass(frozen=True, eq=False)
+class Level:
+    """Features that most CPUs of some years have: what is compiled for them runs on each of these CPUs."""
+
+    cpu: str
+    """LLVM's name of a CPU with the features."""
+    features: str
+    """Features in LLVM's form, ``+avx512vnni``, in addition to those the name implies."""
+    requires: frozenset[str]
+    """LLVM's names of all features by which CPUs without them are told apart."""
+
+    @property
+    def name(self) -> str:
+        """Name in commands and of files: the CPU and the additional features, ``x86-64-v4+avx512vnni``."""
+        return f"{self.cpu}{self.features.replace(',', '')}"
+
+
+@dataclass(frozen=True, eq=False)
 class ISA:
     """An architecture: all that relax knows about it, apart from LLVM's code generation."""
 
@@ -189,6 +206,8 @@ class ISA:
     """Regular expression matching the assembly of a float32 ``llvm.fmuladd`` that is one instruction; None: never one.
     """
     dots: tuple[DotInstruction, ...] = ()
+    levels: tuple[Level, ...] = ()
+    """Levels of its CPUs, highest first."""
     tiles: Tiles | None = None
     math: MathInstructions | None = None
     bfloat_rounding: BfloatRounding | None = None
