@@ -15,7 +15,10 @@ Such a product is bound by the memory bandwidth for B. Eight rows of B are eight
 must detect anew in every strip, so the next eight rows are prefetched in software. The accumulators of a strip stay in
 the L1 cache. The epilogue is part of the last step.
 
-Not supported: more than 8 rows or a dynamic number, non-contiguous columns, and cases that `product` rejects.
+A product with a dynamic number of rows, up to 8, has these loops for 1, 2, 4 and 8 rows; the last row stands for
+missing ones, whose sums are not stored. `product` decides at run time between them and its own.
+
+Not supported: more than 8 rows, non-contiguous columns, and cases that `product` rejects.
 """
 
 from __future__ import annotations
@@ -23,23 +26,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ....prim import LE, Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import prefetch
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
-from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, PrimFunc, Stmt
-from ...build import alloc, block, int64, let, loop, size_of, spread, tasks, vector_load, vector_store
+from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
+from ...build import alloc, block, int64, let, loop, scratch, size_of, spread, tasks, vector_load, vector_store
 from ...rule import Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import TASKS_PER_CORE
-from .operands import Operands, Results, Values, rewritten_products, tile_view
+from .operands import Matrices, Operands, Results, Values, rewritten_products, tile_view
 
 MOST_ROWS: Final = 8
 STREAMS: Final = 8
+HEIGHTS: Final = (1, 2, 4, MOST_ROWS)
+"""Rows that loops exist for if their number is dynamic."""
 STRIP: Final = 1024
 """Most columns of a strip, whose accumulators stay in the L1 cache."""
+USUAL_STRIP: Final = 512
+"""Columns of a strip of a matrix with an unknown number of columns."""
 LEAST_STRIP: Final = 256
 """Fewest columns of a strip, for long sequential runs, unless the matrix has fewer."""
 
@@ -54,10 +61,13 @@ class StreamParameters:
     """Columns of a task; None: as many as occupy all cores, up to `STRIP`."""
 
 
+DEFAULT: Final = StreamParameters()
+
+
 class StreamedProduct(ScheduleRule):
     """Schedule rule for products with few rows."""
 
-    parameters = StreamParameters()
+    parameters = DEFAULT
 
     def space(self, target: Target) -> Space[StreamParameters]:
         """Return the parameters: rows of the right operand that are read together, and columns of a task."""
@@ -73,29 +83,32 @@ class StreamedProduct(ScheduleRule):
                 return Refusal(f"the number of rows is dynamic, or more than {MOST_ROWS}")
             if not operands.right_is_contiguous:
                 return Refusal("the right operand is not contiguous along the columns")
-            lanes = max(target.machine.vector_bits // operands.total.dtype.bits, 1)
-            return _Writer(operands, rows.value, lanes, target.num_cores, self.parameters).tasks()
+            return operands.declared(StreamWriter(operands, target, self.parameters).tasks())
 
         return rewritten_products(func, write)
 
 
 def strip_of(columns: PrimExpr, cores: int) -> int:
     """Columns of a strip: fewer than the most if that occupies more cores."""
-    if not isinstance(columns, IntImm) or cores == 1:
+    if cores == 1:
         return STRIP
+    if not isinstance(columns, IntImm):
+        return USUAL_STRIP
     share = -(-columns.value // (cores * TASKS_PER_CORE))
     return min(max(-(-share // LEAST_STRIP), 1) * LEAST_STRIP, STRIP)
 
 
-class _Writer:
-    """Writes the loops of one product."""
+class StreamWriter:
+    """Writes the loops of one product of at most `MOST_ROWS` rows."""
 
-    def __init__(self, operands: Operands, rows: int, lanes: int, cores: int, parameters: StreamParameters) -> None:
-        self.operands, self.rows, self.lanes = operands, rows, lanes
-        self.columns, self.depth = operands.columns, operands.depth
+    def __init__(self, operands: Matrices, target: Target, parameters: StreamParameters = DEFAULT) -> None:
+        self.operands = operands
+        self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.dtype = operands.total.dtype
+        self.lanes = max(target.machine.vector_bits // self.dtype.bits, 1)
         self.streams = parameters.streams
-        self.strip = parameters.strip or strip_of(self.columns, cores)
+        self.strip = parameters.strip or strip_of(self.columns, target.num_cores)
+        self.heights = (self.rows.value,) if isinstance(self.rows, IntImm) else HEIGHTS
 
     def tasks(self) -> Stmt:
         """Return the parallel loop over the batch and strips of columns."""
@@ -109,37 +122,45 @@ class _Writer:
             width = minimum(const(self.strip, "int64"), self.columns - start)
             return let("width", simplify(width), lambda w: self._strip(values, start, w))
 
-        return self.operands.declared(tasks("task", names, sizes, task))
+        return tasks("task", names, sizes, task)
 
     def _strip(self, values: Values, start: PrimExpr, width: Var) -> Stmt:
         """Compute all results of a strip."""
         operands = self.operands
         at = {**values, operands.row: int64(0), operands.column: start}
-        left = tile_view(operands.left, at, ((operands.row, int64(self.rows)), (operands.k, self.depth)))
-        assert operands.right is not None
+        left = tile_view(operands.left, at, ((operands.row, self.rows), (operands.k, self.depth)))
         right = tile_view(operands.right, at, ((operands.k, self.depth), (operands.column, width)))
 
         def strip(sums: Buffer) -> Stmt:
-            added = DeclBuffer(left, DeclBuffer(right, block(self._sums(sums, left, right, width))))
-            return block([added, self._results(sums, Results(operands, at, int64(self.rows), width), width)])
+            added = self._sums(sums, left, right, width, self.heights[-1])
+            for height in reversed(self.heights[:-1]):
+                lower = self._sums(sums, left, right, width, height)
+                added = IfThenElse(LE(self.rows, int64(height)), lower, added)
+            results = self._results(sums, Results(operands, at, self.rows, width), width)
+            return block([DeclBuffer(left, DeclBuffer(right, added)), results])
 
-        return alloc("sums", (self.rows, self.strip), str(self.dtype), "global", strip)
+        shape, dtype = (self.heights[-1], self.strip), str(self.dtype)
+        if len(self.heights) == 1:
+            return alloc("sums", shape, dtype, "global", strip)
+        return scratch("sums", shape, dtype, strip)
 
-    def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var) -> list[Stmt]:
+    def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
+        """Compute the sums of `height` rows."""
         steps = simplify(floordiv(self.depth, self.streams))
         rest = simplify(floormod(self.depth, self.streams))
         zero = spread(const(0, str(self.dtype)), self.lanes)
 
         def cleared(v: Var) -> Stmt:
-            return block(vector_store(sums, (p, v * self.lanes), zero) for p in range(self.rows))
+            return block(vector_store(sums, (p, v * self.lanes), zero) for p in range(height))
 
         parts = [loop("v", -(-self.strip // self.lanes), cleared)]
         if not is_const(steps, 0):
-            parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, [
+            parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, height, [
                 ko * self.streams + u for u in range(self.streams)])))  # fmt: skip
         if not is_const(rest, 0):
-            parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * self.streams + k])))
-        return parts
+            parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, height, [
+                steps * self.streams + k])))  # fmt: skip
+        return block(parts)
 
     def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
         """Return `body(first column, lanes)` for each vector of a strip, then for each remaining column."""
@@ -150,18 +171,22 @@ class _Writer:
             parts.append(loop("c", floormod(width, lanes), lambda c: body(whole * lanes + c, 1)))
         return block(parts)
 
-    def _add(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, depths: Sequence[PrimExpr]) -> Stmt:
+    def _add(
+        self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, depths: Sequence[PrimExpr]
+    ) -> Stmt:
         """Accumulate some rows of B, each times its elements of A, over a strip."""
         dtype = str(self.dtype)
+        has_all = isinstance(self.rows, IntImm)
+        rows = [int64(p) if has_all or not p else minimum(int64(p), self.rows - 1) for p in range(height)]
 
         def body(c: PrimExpr, lanes: int) -> Stmt:
             wide = str(self.dtype.with_lanes(lanes))
             names = [Var(f"b{u}", wide) for u in range(len(depths))]
             stores: list[Stmt] = []
-            for p in range(self.rows):
+            for p, row in enumerate(rows):
                 total = vector_load(sums, (p, c), lanes)
                 for k, name in zip(depths, names, strict=True):
-                    factor = BufferLoad(left, (int64(p), k)).astype(dtype)
+                    factor = BufferLoad(left, (row, k)).astype(dtype)
                     total = Add(total, Mul(spread(factor, lanes), name))
                 stores.append(vector_store(sums, (p, c), total))
             asked = [Evaluate(prefetch(BufferLoad(right, (k + self.streams, c)), locality=2)) for k in depths]
@@ -174,13 +199,18 @@ class _Writer:
 
     def _results(self, sums: Buffer, result: Results, width: Var) -> Stmt:
         """Apply the epilogue to a strip and store it."""
-        rows = [int64(p) for p in range(self.rows)]
 
-        def plain(c: PrimExpr, lanes: int) -> Stmt:
-            return block(vector_store(result.out, result.place(p, c), vector_load(sums, (p, c), lanes)) for p in rows)
+        def stored(rows: Sequence[PrimExpr]) -> Stmt:
+            def plain(c: PrimExpr, lanes: int) -> Stmt:
+                return block(
+                    vector_store(result.out, result.place(p, c), vector_load(sums, (p, c), lanes)) for p in rows
+                )
 
-        def made(c: Var) -> Stmt:
-            return block(result.made(p, c, BufferLoad(sums, (p, c))) for p in rows)
+            def made(c: Var) -> Stmt:
+                return block(result.made(p, c, BufferLoad(sums, (p, c))) for p in rows)
 
-        stored = self._each_vector(width, plain) if result.is_sum else loop("c", width, made, ForKind.VECTORIZED)
-        return result.declared(stored)
+            return self._each_vector(width, plain) if result.is_sum else loop("c", width, made, ForKind.VECTORIZED)
+
+        if isinstance(self.rows, IntImm):
+            return result.declared(stored([int64(p) for p in range(self.rows.value)]))
+        return result.declared(loop("p", self.rows, lambda p: stored([p])))

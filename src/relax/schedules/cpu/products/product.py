@@ -14,6 +14,8 @@
 
     few rows, a transposed right operand  it is read where it is (`inner_products`); a kernel for an open number of rows
                                           has these loops and the others
+    an open number of rows                up to 8 rows read the right operand in memory order (`few_rows`), more have
+                                          the loops below
     all others                            the loops of `product`, which copy blocks of panels when they read them, and
                                           those of `last_columns` for a few remainder columns
 
@@ -29,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ....prim import LE, NE, And, IntImm, PrimExpr, Select, const, is_const, simplify
+from ....prim import GE, GT, LE, NE, And, IntImm, PrimExpr, Select, const, is_const, simplify
 from ....prim.instructions import vector_reduce_max
 from ....prim.intrin import abs as absolute
 from ....prim.intrin import max as maximum
@@ -38,7 +40,9 @@ from ....tir import Buffer, BufferLoad, BufferStore, IfThenElse, PrimFunc, Stmt
 from ...build import alloc, block, int64, loop, named, scratch, spread, vector_load, vector_store
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
-from ..tile.division import panels
+from ..tile.division import panels, tile_for
+from .few_rows import MOST_ROWS as STREAMED
+from .few_rows import StreamWriter
 from .inner_products import MOST_ROWS, InnerProducts, is_inner
 from .last_columns import LastColumns, number_of_last
 from .operands import DeclaredOperands, Matrices, Operands, rewritten_products
@@ -91,7 +95,7 @@ def packed_tiled(operands: Matrices, target: Target, parameters: ProductParamete
 def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
     """Return the loops of a product of arbitrary operands."""
     if not is_inner(operands, target):
-        return _copied(operands, target, parameters)
+        return _streamed_or_copied(operands, target, parameters)
     few = simplify(LE(operands.rows, int64(MOST_ROWS)))
     if is_const(few, 0):
         return _copied(operands, target, parameters)
@@ -99,6 +103,20 @@ def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DE
         return operands.declared(InnerProducts(operands, target).tasks())
     inner = InnerProducts(DeclaredOperands(operands), target).tasks()
     return operands.declared(IfThenElse(few, inner, _copied(DeclaredOperands(operands), target, parameters)))
+
+
+def _streamed_or_copied(operands: Matrices, target: Target, parameters: ProductParameters) -> Stmt:
+    """Return the loops of `few_rows` and those of `_copied`, between which an open number of rows decides.
+
+    Tiles read a single panel of columns where it is, so that a product of few columns copies nothing.
+    """
+    width = tile_for(target, operands.total.dtype.bits, parameters.tile).columns
+    rows = And(GE(operands.rows, int64(1)), LE(operands.rows, int64(STREAMED)))
+    few = simplify(And(rows, GT(operands.columns, int64(width))))
+    if isinstance(operands.rows, IntImm) or is_const(few) or operands.right.indices[-1] is not operands.column:
+        return _copied(operands, target, parameters)
+    streamed = StreamWriter(DeclaredOperands(operands), target).tasks()
+    return operands.declared(IfThenElse(few, streamed, _copied(DeclaredOperands(operands), target, parameters)))
 
 
 def _copied(operands: Matrices, target: Target, parameters: ProductParameters) -> Stmt:
