@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, is_const, match_dtypes, same, simplify
+from ...prim.identity import Identity, identity
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
@@ -62,6 +63,8 @@ class _Accesses(StmtExprVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.boxes: dict[Buffer, list[Interval | None]] = {}
+        self.seen: dict[Buffer, list[set[tuple[Identity, Identity] | None]]] = {}
+        """Bounds of the indices that the boxes hold already, by dimension."""
         self.opaque: set[Buffer] = set()
         self.owners: dict[Var, Buffer] = {}
         self.values: dict[Var, PrimExpr | Range] = {}
@@ -106,8 +109,13 @@ class _Accesses(StmtExprVisitor):
         if buffer not in self.outside:
             return
         box = [self.interval(buffer, index) for index in indices]
-        previous = self.boxes.get(buffer)
-        self.boxes[buffer] = box if previous is None else [_union(a, b) for a, b in zip(previous, box, strict=True)]
+        previous = self.boxes.setdefault(buffer, box)
+        seen = self.seen.setdefault(buffer, [set() for _ in box])
+        for axis, interval in enumerate(box):
+            bounds = None if interval is None else (identity(interval[0]), identity(interval[1]))
+            if bounds not in seen[axis]:  # unrolled loops access the same region again and again
+                seen[axis].add(bounds)
+                previous[axis] = _union(previous[axis], interval)
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.access(node.buffer, node.indices)

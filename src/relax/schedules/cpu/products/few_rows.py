@@ -33,7 +33,7 @@ from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
-from ...build import alloc, block, int64, let, loop, scratch, size_of, spread, tasks, vector_load, vector_store
+from ...build import alloc, block, int64, let, loop, size_of, spread, tasks, vector_load, vector_store
 from ...rule import Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import TASKS_PER_CORE
@@ -139,10 +139,7 @@ class StreamWriter:
             results = self._results(sums, Results(operands, at, self.rows, width), width)
             return block([DeclBuffer(left, DeclBuffer(right, added)), results])
 
-        shape, dtype = (self.heights[-1], self.strip), str(self.dtype)
-        if len(self.heights) == 1:
-            return alloc("sums", shape, dtype, "global", strip)
-        return scratch("sums", shape, dtype, strip)
+        return alloc("sums", (self.heights[-1], self.strip), str(self.dtype), "global", strip)
 
     def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
         """Compute the sums of `height` rows."""
