@@ -14,7 +14,7 @@
 
     few rows, a transposed right operand  it is read where it is (`inner_products`); a kernel for an open number of rows
                                           has these loops and the others
-    an open number of rows                up to 8 rows read the right operand in memory order (`few_rows`), more have
+    an open number of rows                up to 16 rows read the right operand in memory order (`few_rows`), more have
                                           the loops below
     all others                            the loops of `product`, which copy blocks of panels when they read them, and
                                           those of `last_columns` for a few remainder columns
@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ....prim import GE, GT, LE, NE, And, IntImm, PrimExpr, Select, const, is_const, simplify
+from ....prim import GT, LE, NE, And, IntImm, PrimExpr, Select, const, is_const, simplify
 from ....prim.instructions import vector_reduce_max
 from ....prim.intrin import abs as absolute
 from ....prim.intrin import max as maximum
@@ -41,8 +41,7 @@ from ...build import alloc, block, int64, loop, named, scratch, spread, vector_l
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import panels, tile_for
-from .few_rows import MOST_ROWS as STREAMED
-from .few_rows import StreamWriter
+from .few_rows import StreamWriter, are_streamed
 from .inner_products import MOST_ROWS, InnerProducts, is_inner
 from .last_columns import LastColumns, number_of_last
 from .operands import DeclaredOperands, Matrices, Operands, rewritten_products
@@ -111,8 +110,7 @@ def _streamed_or_copied(operands: Matrices, target: Target, parameters: ProductP
     Tiles read a single panel of columns where it is, so that a product of few columns copies nothing.
     """
     width = tile_for(target, operands.total.dtype.bits, parameters.tile).columns
-    rows = And(GE(operands.rows, int64(1)), LE(operands.rows, int64(STREAMED)))
-    few = simplify(And(rows, GT(operands.columns, int64(width))))
+    few = simplify(And(are_streamed(operands.rows), GT(operands.columns, int64(width))))
     if isinstance(operands.rows, IntImm) or is_const(few) or operands.right.indices[-1] is not operands.column:
         return _copied(operands, target, parameters)
     streamed = StreamWriter(DeclaredOperands(operands), target).tasks()
