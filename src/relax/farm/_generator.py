@@ -81,6 +81,7 @@ FILES = (
     "prim/examples.py",
     "prim/expr.py",
     "prim/functor.py",
+    "prim/identity.py",
     "prim/instructions.py",
     "prim/intervals.py",
     "prim/intrin.py",
