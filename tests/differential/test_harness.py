@@ -202,6 +202,12 @@ def test_the_command_line():
     assert "programs with seed 1: 0 sorts of failures" in done.stdout
 
 
+def test_the_command_line_finds_the_samples_of_operators():
+    code = "import fuzz; from differential.sample_steps import samples; assert 'relax.add' in samples()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tools", capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("question, kind", [("may_share", "shares memory"), ("may_write", "changed")])
 def test_an_alias_that_the_analysis_denies_is_found(monkeypatch, question, kind):
     text = """

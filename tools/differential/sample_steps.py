@@ -30,7 +30,8 @@ MOST = 40
 @cache
 def samples() -> dict[str, list[Any]]:
     """The cases of each operator whose operands are small, and can be written as text."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "op"))
+    tests = Path(__file__).parents[2] / "tests"  # outside of pytest, the path lacks both the cases and what they import
+    sys.path[:0] = [str(tests / "op"), str(tests)]
     from op_harness import all_cases
 
     chosen: dict[str, list[tuple[int, Any]]] = {}
