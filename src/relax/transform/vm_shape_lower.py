@@ -234,7 +234,11 @@ class _FunctionLowering:
         self.bindings.append(binding if value is binding.value else binding.replace(value=value))
         var = binding.var
         claimed = var.struct_info_ or _OBJECT
-        guarantee = guaranteed(binding.value)
+        guarantee, declared = guaranteed(binding.value), binding.value.struct_info_ or _OBJECT
+        if not is_base_of(declared, claimed) and not is_base_of(declared, guarantee):
+            # A packed function is held to what its call declares, though the variable's annotation says less.
+            self._match([(var, declared, claim(binding), var.name_hint)])
+            guarantee = declared
         if not is_base_of(claimed, guarantee):
             self._match([(var, claimed, claim(binding), var.name_hint)])
 
