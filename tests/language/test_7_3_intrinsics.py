@@ -345,14 +345,15 @@ def test_call_packed(run):
     assert (tensor.numpy().tolist(), shape) == ([2], (1,))
 
 
-def test_results_of_packed_calls_are_checked(run):
-    """call_packed, call_pure_packed: what comes back is held to the sinfo_args."""
+@pytest.mark.parametrize("annotation", ["", ": R.Tensor(ndim=1)", ": R.Tensor", ": R.Object"])
+def test_results_of_packed_calls_are_checked(run, annotation):
+    """call_packed, call_pure_packed: what comes back is held to the sinfo_args, though an annotation says less."""
     for call, header in (("call_packed", "(pure=False)"), ("call_pure_packed", "")):
         text = f"""
 @R.function{header}
-def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+def main(x: R.Tensor(("n",), "float32")):
     n = T.int64()
-    y = R.{call}("language.intrinsics.wrong", x, sinfo_args=R.Tensor((n,), "float32"))
+    y{annotation} = R.{call}("language.intrinsics.wrong", x, sinfo_args=R.Tensor((n,), "float32"))
     return y
 """
         with pytest.raises(TypeError, match="main: .*language.intrinsics.wrong.*expected dtype float32, found int8"):

@@ -67,6 +67,17 @@ def test_sizes_and_shape_variables():
         check(mod, numbers(6), relax.ShapeTuple([n, m]))
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["R.zeros(s, 'int64')", "R.ones(s, 'float32')", "R.full(s, R.const(2.0))", "R.broadcast_to(R.const(1.0), s)",
+     "R.reshape(a, s)"],
+)  # fmt: skip
+def test_a_shape_of_unknown_rank(call):
+    mod = parse("a: R.Tensor", "s = R.shape_of(a)", f"y = {call}")
+    for shape in [(), (0,), (2, 3)]:
+        check(mod, numbers(*shape))
+
+
 def test_the_rank_of_a_result_that_sizes_decide():
     """`squeeze` drops the sizes that are 1: operands of one rank give results of several."""
     mod = parse("a: R.Tensor", "y = R.squeeze(a)")

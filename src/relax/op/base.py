@@ -386,6 +386,8 @@ def _is_concrete(info: StructInfo, rank: bool) -> bool:
     def is_known(field: StructInfo) -> bool:
         if isinstance(field, TensorStructInfo):
             return not field.dtype.is_void and (field.ndim != -1 or not rank)
+        if isinstance(field, ShapeStructInfo):
+            return field.ndim != -1 or not rank
         return not isinstance(field, ObjectStructInfo)
 
     return all(map(is_known, fields_in(info)))
