@@ -201,14 +201,15 @@ def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
     inner = normalizer.under(facts)
     if any(inner.bounds.upper(known, enough=-1) < 0 for known in case.nonnegative):
         return None
+    exchanged = inner.exchanger(case.images)  # facts mostly share their quotients
     for known in outer.nonnegative:
-        now = inner.exchange(known, case.images)
+        now = exchanged(known)
         value = value_of(now)
         if value is None:
             assume_nonnegative(facts, now)
         elif value < 0:
             return None
-    facts.nonzero += [inner.exchange(known, case.images) for known in outer.nonzero]
+    facts.nonzero += [exchanged(known) for known in outer.nonzero]
     return None if {} in facts.nonzero else inner
 
 

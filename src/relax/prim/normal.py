@@ -411,8 +411,12 @@ class Normalizer:
         What stands in an opaque atom (a load, a conversion) stays; its value is the same. Raises Overgrown if the
         result has more terms than are worked with.
         """
+        return self.exchanger(images)(p)
+
+    def exchanger(self, images: Mapping[Factor, Poly]) -> Callable[[Poly], Poly]:
+        """Return `exchange` with these images for several polynomials: an atom that they share is replaced once."""
         done: dict[Factor, Poly] = dict(images)
-        return self._exchanged(p, done)
+        return lambda p: self._exchanged(p, done)
 
     def _exchanged(self, p: Poly, done: dict[Factor, Poly]) -> Poly:
         if all(self._image(factor, done) is None for monomial in p for factor in monomial):
