@@ -19,6 +19,7 @@ import enum
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import field
+from typing import NamedTuple
 
 from ..runtime.records import dataclass
 from .bounds import Bounds, Budget, assume_nonnegative
@@ -123,7 +124,7 @@ def _generalized(normalizer: Normalizer, p: Poly) -> tuple[Bounds, Poly] | None:
             case.images[atom] = {(value,): 1}
             case.ranges[value] = quotient_range(normalizer.bounds, atom)
     inner = _inside(normalizer, case) if case.images else None
-    return None if inner is None else (inner.bounds, inner.exchange(p, case.images))
+    return None if inner is None else (inner.normalizer.bounds, inner.exchanged(p))
 
 
 def _divisible(p: Poly) -> bool:
@@ -161,7 +162,7 @@ class _Search:
             return False
         for case in cases:
             inner = _inside(normalizer, case)
-            if inner is not None and not self.shows(inner, inner.exchange(p, case.images), claim):
+            if inner is not None and not self.shows(inner.normalizer, inner.exchanged(p), claim):
                 return False
         return True
 
@@ -190,8 +191,16 @@ class _Search:
         return []
 
 
-def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
-    """Normalizer inside a case; None if known facts exclude the case."""
+class _Inside(NamedTuple):
+    """The inside of a case."""
+
+    normalizer: Normalizer
+    exchanged: Callable[[Poly], Poly]
+    """Polynomials as they are there; atoms that they share with the facts are the same."""
+
+
+def _inside(normalizer: Normalizer, case: _Case) -> _Inside | None:
+    """What is inside of a case; None if known facts exclude the case."""
     outer = normalizer.facts
     facts = outer.copy()
     facts.ranges.update(case.ranges)
@@ -210,7 +219,7 @@ def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
         elif value < 0:
             return None
     facts.nonzero += [exchanged(known) for known in outer.nonzero]
-    return None if {} in facts.nonzero else inner
+    return None if {} in facts.nonzero else _Inside(inner, exchanged)
 
 
 def _by_arm(atoms: list[Atom]) -> list[_Case]:

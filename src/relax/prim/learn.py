@@ -20,7 +20,7 @@ from .decide import assume, where_defined
 from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Max, Not, Or, PrimExpr, Var
 from .intervals import Interval, variable_range
 from .normal import Normalizer, Overgrown
-from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
+from .poly import Atom, Poly, add, constant, content, factors_of, multiply, scaled, value_of
 from .tables import Table
 
 
@@ -143,21 +143,21 @@ def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Pol
         new.solved.clear()
         new.mentioned.clear()
     inner = normalizer.under(new)
-    images: dict[Factor, Poly] = {variable: image}
+    exchanged = inner.exchanger({variable: image})
     for v, p in facts.solved.items() if not untouched else ():
-        new.add_solved(v, inner.exchange(p, images))
+        new.add_solved(v, exchanged(p))
     new.add_solved(variable, image)
-    known = [inner.exchange(p, images) for p in facts.nonnegative[count:]]
+    known = [exchanged(p) for p in facts.nonnegative[count:]]
     known += [add(image, constant(-int(low)))] if low > least else []
     known += [add(constant(int(high)), image, -1)] if high < most else []
     for monomial, limit in normalizer.bounds.limits.items():
-        product = inner.exchange({monomial: 1}, images)
+        product = exchanged({monomial: 1})
         if not inner.bounds.limit(product, limit):
             known.append(add(constant(limit), product, -1))
     for p in known:
         if value_of(p) is None:
             assume_nonnegative(new, p)
-    for p in [inner.exchange(p, images) for p in facts.nonzero[others:]]:
+    for p in [exchanged(p) for p in facts.nonzero[others:]]:
         if value_of(p) is None:
             new.add_nonzero(p)
     return inner.under(new)

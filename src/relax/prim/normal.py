@@ -74,7 +74,7 @@ DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
 
 
 _EXCHANGED = (*DIVISIONS, Max, Min, Select)
-"""Kinds of atoms whose operands `Normalizer.exchange` replaces."""
+"""Kinds of atoms whose operands `Normalizer.exchanger` replaces."""
 
 
 class _Inexact(Exception):
@@ -405,16 +405,13 @@ class Normalizer:
 
     # --------------------------------------------------------------------------------------- exchanging
 
-    def exchange(self, p: Poly, images: Mapping[Factor, Poly]) -> Poly:
-        """`p` with factors replaced by polynomials of the same value, wherever they stand.
+    def exchanger(self, images: Mapping[Factor, Poly]) -> Callable[[Poly], Poly]:
+        """Return a function that replaces factors of polynomials by polynomials of the same value, wherever they stand.
 
-        What stands in an opaque atom (a load, a conversion) stays; its value is the same. Raises Overgrown if the
+        What stands in an opaque atom (a load, a conversion) stays; its value is the same. An atom that several
+        polynomials share is replaced once, and they share it afterwards, too. The function raises Overgrown if the
         result has more terms than are worked with.
         """
-        return self.exchanger(images)(p)
-
-    def exchanger(self, images: Mapping[Factor, Poly]) -> Callable[[Poly], Poly]:
-        """Return `exchange` with these images for several polynomials: an atom that they share is replaced once."""
         done: dict[Factor, Poly] = dict(images)
         return lambda p: self._exchanged(p, done)
 
