@@ -229,6 +229,49 @@ def test_a_constant_that_is_only_read_becomes_an_operand(check):
     check(FoldConstant(), Before, Expected)
 
 
+def test_a_constant_that_is_only_read_outside_of_dataflow_blocks(check):
+    """It becomes an operand, unless it is a result, or another name of it is."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32")):
+            t = R.permute_dims(R.const([[1.0, 2.0], [3.0, 4.0]], "float32"))
+            kept = R.const([1.0, 2.0], "float32")
+            view = R.const([3.0, 4.0], "float32")
+            y = R.add(R.matmul(x, t), kept)
+            z = R.add(y, view)
+            other = view
+            return (z, kept, other)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32")):
+            kept = R.const([1.0, 2.0], "float32")
+            view = R.const([3.0, 4.0], "float32")
+            gv = R.matmul(x, R.const([[1.0, 3.0], [2.0, 4.0]], "float32"))
+            y = R.add(gv, kept)
+            z = R.add(y, view)
+            other = view
+            return (z, kept, other)
+
+    check(FoldConstant(), Before, Expected)
+
+
+def test_a_constant_that_a_packed_function_may_change_stays(check):
+    @I.ir_module
+    class Before:
+        @R.function(pure=False)
+        def main(x: R.Tensor(("n", 2), "float32")):
+            t = R.const([1.0, 2.0], "float32")
+            _ = R.call_packed("change", t, sinfo_args=())
+            y = R.add(x, t)
+            return y
+
+    check(FoldConstant(), Before, Before)
+
+
 def test_branches_and_local_functions():
     @I.ir_module
     class Before:

@@ -13,8 +13,9 @@ Declines: whatever may fail (an error is left to happen at run time), has an eff
 than 1 MiB, unless its operands are as large. A variable bound to a constant is not taken for it where
 something may have changed the tensor in between: in a function with impure calls, only inside one dataflow block.
 
-A constant whose variable is only read in its dataflow block becomes an operand of those who read it, where kernels can
-be arranged for it (`relax.optimize.pack_constants`).
+A constant whose variable is only read in its dataflow block, or in a function without impure calls, branches and local
+functions, becomes an operand of those who read it, where kernels can be arranged for it
+(`relax.optimize.pack_constants`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..analysis.alias import private_variables, variables_in
 from ..analysis.effects import any_call
 from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..block_builder import BlockBuilder
@@ -35,7 +37,9 @@ from ..expr import (
     Constant,
     DataflowVar,
     Function,
+    If,
     PrimValue,
+    SeqExpr,
     ShapeExpr,
     Tuple,
     TupleGetItem,
@@ -85,7 +89,7 @@ class _Folder(Rewriter):
         self.evaluator = evaluator
         self.known: dict[Var, RelaxExpr] = {}
         self.private: frozenset[Var] = frozenset()
-        """Variables that are only read, in their dataflow block."""
+        """Variables that are only read, in their dataflow block or function."""
         self.resolved: dict[Var, RelaxExpr | None] = {}
         """Variables of `known` without the names of others: tuples of tuples are taken apart once."""
 
@@ -93,6 +97,15 @@ class _Folder(Rewriter):
     def effects(self) -> bool:
         """True if the function makes an impure call."""
         return any_call(self._func, lambda effects: not effects.pure)
+
+    @cached_property
+    def private_in_function(self) -> frozenset[Var]:
+        """Variables that are only read; none if the function makes impure calls, or has branches or local functions."""
+        bindings, body = list(bindings_in(self._func)), self._func.body
+        values = [binding.value for binding in bindings if isinstance(binding, VarBinding)]
+        if self.effects or not isinstance(body, SeqExpr) or any(isinstance(v, If | Function) for v in values):
+            return frozenset()
+        return private_variables(bindings, variables_in([body.body]))
 
     def concerns(self, function: Function) -> bool:
         """True if some call reads a constant, a shape or nothing at all, or asks for a shape."""
@@ -108,7 +121,7 @@ class _Folder(Rewriter):
         outer = self.known, self.private
         if self.effects:
             self.known = {}
-        self.private = private_in_block(block)
+        self.private = private_in_block(block) | self.private_in_function
         new = super().block(block)
         outer_known, self.private = outer
         if self.effects:
