@@ -53,6 +53,24 @@ def test_no_axes_fold_everything_or_nothing(agrees):
     )
 
 
+def test_the_only_axis_that_a_scalar_might_have(agrees):
+    """ONNX Runtime and NumPy take it for none, where the rank is not known before the model runs."""
+    agrees(
+        """
+    agraph (float[N] x, bool c) => (float[A] a, float[B] b) {
+      first = Constant<value = int64[1] {0}>()
+      h = If (c) <then_branch = g1 () => (float[N] p) { p = Exp(x) },
+                  else_branch = g2 () => (float q) { q = ReduceSum<keepdims = 0>(x) }>
+      s = ReduceMax<keepdims = 0>(h, first)
+      a = Unsqueeze(s, first)
+      t = ReduceSum<keepdims = 0>(h, first)
+      b = Unsqueeze(t, first)
+    }""",
+        (np.arange(3, dtype="float32"), np.array(True)),
+        (np.arange(3, dtype="float32"), np.array(False)),
+    )
+
+
 def test_reductions_of_nothing(agrees):
     """Sums are 0, products 1, extremes infinite; integers have their extremes."""
     agrees(

@@ -31,7 +31,9 @@ class Axes:
             self.numbers, self.all = numbers, not numbers and not noop
             return
         ndim = len(self.dims)
-        if is_known:
+        if ndim == 0 and is_known and {*numbers} <= {0, -1}:
+            self.numbers = ()  # ONNX Runtime and NumPy accept the first and the last axis of a scalar
+        elif is_known:
             self.numbers = g.axes(numbers, ndim) if numbers else () if noop else tuple(range(ndim))
         self.folded = named_axes(values, ndim) if self.numbers is None else []
         self.left = ndim - len(values)
