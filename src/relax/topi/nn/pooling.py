@@ -11,13 +11,12 @@ from typing import Any
 
 from ... import te
 from ...ir import DataType
-from ...prim import PrimExpr, Var, const, intrin, is_const, simplify
+from ...prim import NE, PrimExpr, Var, const, intrin, is_const, simplify
 from ...runtime.records import dataclass
 from ...tir.buffer import Buffer
 from ...tir.layout import parsed
 from ...tir.stmt import BufferStore, IfThenElse, SeqStmt, Stmt
 from ..grad import nested
-from ..reduction import argmax_reducer
 from ..transform import reshape
 from ..util import accumulator_dtype
 from .windows import pad_pairs, padded, per_axis, pool_extent, spatial_axes
@@ -113,32 +112,49 @@ def max_pool(data: te.Tensor, pooling: Pooling) -> te.Tensor:
 
 
 def max_pool_with_indices(data: te.Tensor, pooling: Pooling) -> tuple[te.Tensor, te.Tensor]:
-    """`max_pool`, and the int64 flat index of each maximum: that of the first one, -1 for none."""
-    windows = _Windows(data, pooling)
-    lowest = const(data.dtype.min_value, data.dtype)
+    """`max_pool`, and the int64 flat index of each maximum: that of the first one, -1 for none.
 
-    def formula(*i: Any) -> Any:
+    Taps are numbered in the order of the data. The index is that of the least number of a tap inside the data whose
+    element is the maximum, or NaN.
+    """
+    windows = _Windows(data, pooling)
+    values = max_pool(data, pooling)
+    count = math.prod(windows.window)
+
+    def number(*i: Any) -> PrimExpr:
         at = windows.at(i)
         inside: list[PrimExpr] = []
+        tap: PrimExpr = const(0, "int32")
         for j, d in enumerate(windows.places):
+            tap = tap * windows.window[j] + windows.taps[j].var.astype("int32")
             at[d] = at[d] - windows.pads[j][0]
             if windows.reach[j] != (0, 0):
                 inside += [at[d] >= 0, at[d] < data.shape[d]]
-        flat: PrimExpr = const(0, "int64")
-        for index, size in zip(at, data.shape, strict=True):
-            flat = flat * size + index
-        value = data(*at)
+        element = data(*at)
+        is_greatest = intrin.any(element.equal(values(*i)), *([NE(element, element)] if data.dtype.is_float else []))
+        found = intrin.if_then_else(is_greatest, tap, const(count, "int32"))
         if inside:
-            condition = intrin.all(*inside)
-            flat = intrin.if_then_else(condition, flat, const(-1, "int64"))
-            value = intrin.if_then_else(condition, value, lowest)
-        return argmax_reducer((flat, value), axis=windows.taps)
+            found = intrin.if_then_else(intrin.all(*inside), found, const(count, "int32"))
+        return te.min(found, axis=windows.taps)
 
-    index, value = te.compute(windows.shape, formula, "max_pool_pair", tag="comm_reduce_idx")
-    return (
-        te.compute(windows.shape, lambda *i: value(*i), "max_pool"),
-        te.compute(windows.shape, lambda *i: index(*i), "max_pool_indices"),
-    )
+    first = te.compute(windows.shape, number, "max_pool_tap")
+
+    def index(*i: Any) -> PrimExpr:
+        tap: PrimExpr = first(*i).astype("int64")
+        rest, at = tap, list(i)
+        for j, d in reversed(list(enumerate(windows.places))):
+            at[d] = (
+                i[d] * windows.stride[j]
+                + intrin.floormod(rest, windows.window[j]) * windows.dilate[j]
+                - windows.pads[j][0]
+            )
+            rest = intrin.floordiv(rest, windows.window[j])
+        flat: PrimExpr = const(0, "int64")
+        for place, size in zip(at, data.shape, strict=True):
+            flat = flat * size + place
+        return intrin.if_then_else(tap < count, flat, const(-1, "int64"))
+
+    return values, te.compute(windows.shape, index, "max_pool_indices")
 
 
 def avg_pool(data: te.Tensor, pooling: Pooling, count_include_pad: bool = False) -> te.Tensor:
