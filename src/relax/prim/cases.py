@@ -200,7 +200,7 @@ class _Inside(NamedTuple):
 
 
 def _inside(normalizer: Normalizer, case: _Case) -> _Inside | None:
-    """What is inside of a case; None if known facts exclude the case."""
+    """Return the inside of a case; None if known facts exclude it."""
     outer = normalizer.facts
     facts = outer.copy()
     facts.ranges.update(case.ranges)

@@ -107,11 +107,13 @@ def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DE
 def _streamed_or_copied(operands: Matrices, target: Target, parameters: ProductParameters) -> Stmt:
     """Return the loops of `few_rows` and those of `_copied`, between which an open number of rows decides.
 
-    Tiles read a single panel of columns where it is, so that a product of few columns copies nothing.
+    Tiles read a single panel of columns where it is, so that a product of few columns copies nothing. A shape of tiles
+    that was chosen, as by tuning, is that of all rows.
     """
-    width = tile_for(target, operands.total.dtype.bits, parameters.tile).columns
+    width = tile_for(target, operands.total.dtype.bits).columns
     few = simplify(And(are_streamed(operands.rows), GT(operands.columns, int64(width))))
-    if isinstance(operands.rows, IntImm) or is_const(few) or operands.right.indices[-1] is not operands.column:
+    is_open = not isinstance(operands.rows, IntImm) and not is_const(few) and parameters.tile is None
+    if not is_open or operands.right.indices[-1] is not operands.column:
         return _copied(operands, target, parameters)
     streamed = StreamWriter(DeclaredOperands(operands), target).tasks()
     return operands.declared(IfThenElse(few, streamed, _copied(DeclaredOperands(operands), target, parameters)))
