@@ -11,16 +11,18 @@ import relax
 from relax.codegen import build as kernels
 from relax.farm import cache
 from relax.farm.host import resolve
+from relax.farm.transfer import Imported
 from relax.library import shipped
 from relax.library.shipped import described_target, description_of, file_name, level_target, shipped_target
 from relax.target.isa import isa_of
+from relax.vm import shipping
 from relax.vm.shipping import write_level
 from support import main
 
 HOST = resolve("llvm")
 ISA = HOST.isa
 FEATURES = {word[1:] for word in HOST.features.split(",") if word.startswith("+")}
-LEVELS = [level for level in ISA.levels if level.requires <= FEATURES]
+LEVELS = [level for level in ISA.levels if level.features <= FEATURES]
 
 pytestmark = pytest.mark.skipif(
     not LEVELS or level_target(ISA, LEVELS[0]).attrs["mtriple"] != HOST.triple,
@@ -89,7 +91,8 @@ def test_a_target_that_says_more_than_this_machine_stays(target, package, writte
 
 def test_a_cpu_without_the_features_compiles_its_own(package, written):
     package(written)
-    features = HOST.features.replace(f"+{min(LEVELS[-1].requires)}", f"-{min(LEVELS[-1].requires)}")
+    feature = min(LEVELS[-1].features)
+    features = HOST.features.replace(f"+{feature}", f"-{feature}")
     assert shipped._for_host(written, HOST.triple, features) is None
 
 
@@ -135,7 +138,7 @@ def test_a_description_that_cannot_be_read(wrong, package, written, tmp_path):
 def test_damaged_entries_are_compiled_again(package, written, tmp_path):
     contents = bytearray(path_in(written).read_bytes())
     with open(path_in(written), "rb") as file:
-        entries = shipped.Imported(file)
+        entries = Imported(file)
         objects = [place for key, place in entries.ranges.items() if key.kind == cache.KERNEL]
     for place in objects:
         contents[place.offset + place.size - 1] ^= 1
@@ -143,6 +146,18 @@ def test_damaged_entries_are_compiled_again(package, written, tmp_path):
     path_in(tmp_path).write_bytes(contents)
     assert shipped_target(HOST) is not HOST
     assert compiled() > 0
+
+
+def test_a_saved_program_says_which_features_it_needs(package, written, tmp_path):
+    package(written)
+    relax.build(PROGRAM, tier="now").export_library(tmp_path / "program.relax")
+    assert set(relax.runtime.load_module(tmp_path / "program.relax").features) == LEVELS[-1].features
+
+
+def test_an_architecture_without_levels_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        shipping.main([str(tmp_path), "sparc"])
+    assert "invalid choice: 'sparc'" in capsys.readouterr().err
 
 
 def test_each_level_is_described_in_its_file():

@@ -88,7 +88,7 @@ _enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=No
 _waiting: Final[dict[Key, bytes]] = {}
 """Notes to be written with the first object."""
 _others: Final[list[Callable[[Key], bytes | None]]] = []
-"""Sources of entries that the user's cache does not have."""
+"""Functions that return the contents of an entry, or None; they are asked for what the user's cache lacks."""
 
 
 # -------------------------------------------------------------------------------------- switches

@@ -35,9 +35,13 @@ _SETS: Final = ("dot_products", "tiles")
 
 
 def level_target(isa: ISA, level: Level) -> Target:
-    """Return the target of a level: Linux, and caches of a usual size."""
-    features = f" -mattr={level.features}" if level.features else ""
-    return Target(f"llvm -mtriple={isa.name}-unknown-linux-gnu -mcpu={level.cpu}{features} -num-cores={_CORES}")
+    """Return the target of a level: Linux, and caches of a usual size.
+
+    It names all features of the level: a saved program says what a processor must have to load it.
+    """
+    features = ",".join(f"+{feature}" for feature in sorted(level.features))
+    options = f"-mtriple={isa.name}-unknown-linux-gnu -mcpu={level.cpu} -mattr={features} -num-cores={_CORES}"
+    return Target(f"llvm {options}")
 
 
 def file_name(isa: ISA, level: Level) -> str:
@@ -74,7 +78,7 @@ def _for_host(folder: Path, triple: str, features: str) -> Target | None:
     isa = isa_of(triple)
     present = {word[1:] for word in features.split(",") if word.startswith("+")}
     for level in isa.levels:
-        if level.requires <= present:
+        if level.features <= present:
             found = _opened(folder / file_name(isa, level))
             if found is not None and found[0].triple == triple:
                 target, entries = found
@@ -108,7 +112,7 @@ class _Entries:
 
     @property
     def environments(self) -> set[str]:
-        """Environments in the keys."""
+        """Digests of the target and versions that the entries were made for (`Key.environment`)."""
         return {key.environment for key in self._ranges}
 
     def read(self, key: Key) -> bytes | None:

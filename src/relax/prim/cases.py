@@ -196,7 +196,7 @@ class _Inside(NamedTuple):
 
     normalizer: Normalizer
     exchanged: Callable[[Poly], Poly]
-    """Polynomials as they are there; atoms that they share with the facts are the same."""
+    """Replaces in a polynomial what the case says of its factors, as it was replaced in the facts."""
 
 
 def _inside(normalizer: Normalizer, case: _Case) -> _Inside | None:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from ..farm.recall import note_environment
 from ..farm.transfer import Totals, export_entries
 from ..library.shipped import description_of, file_name, level_target
 from ..library.store import library_environments
-from ..target.isa import ISA, Level, isa_of
+from ..target.isa import ISA, ISAS, Level
 from .warm import warm
 
 _KINDS = (cache.KERNEL, cache.NOTE)
@@ -44,13 +45,19 @@ def write_level(folder: Path, isa: ISA, level: Level, calls: Sequence[str] | Non
 
 def main(arguments: Sequence[str]) -> None:
     """Write the files of all levels of the architectures named after a folder."""
-    folder, *names = arguments
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    for isa in map(isa_of, names):
+    known = {isa.name: isa for isa in ISAS if isa.levels}
+    parser = argparse.ArgumentParser(prog="python -m relax.vm.shipping", description="Compile kernels for a wheel.")
+    parser.add_argument("folder", type=Path, help="where the files are written")
+    parser.add_argument(
+        "architectures", nargs="+", choices=sorted(known), metavar="architecture", help=" or ".join(known)
+    )
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for isa in map(known.__getitem__, options.architectures):
         for level in isa.levels:
             with tempfile.TemporaryDirectory() as fresh:
                 os.environ["RELAX_CACHE_DIR"] = fresh
-                totals = write_level(Path(folder), isa, level)
+                totals = write_level(options.folder, isa, level)
             sys.stdout.write(f"{file_name(isa, level)}: {totals.entries} entries, {totals.size / 1e6:.1f} MB\n")
 
 

@@ -178,17 +178,12 @@ class Effect:
 class Level:
     """Features that most CPUs of some years have: what is compiled for them runs on each of these CPUs."""
 
+    name: str
+    """Name in the names of files."""
     cpu: str
-    """LLVM's name of a CPU with the features."""
-    features: str
-    """Features in LLVM's form, ``+avx512vnni``, in addition to those the name implies."""
-    requires: frozenset[str]
-    """LLVM's names of all features by which CPUs without them are told apart."""
-
-    @property
-    def name(self) -> str:
-        """Name in commands and of files: the CPU and the additional features, ``x86-64-v4+avx512vnni``."""
-        return f"{self.cpu}{self.features.replace(',', '')}"
+    """LLVM's name of a CPU with no features but these and such as all CPUs with them have."""
+    features: frozenset[str]
+    """LLVM's names of the features that a CPU of the level must have."""
 
 
 @dataclass(frozen=True, eq=False)

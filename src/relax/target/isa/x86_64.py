@@ -33,7 +33,7 @@ from .products import BF16, S8S8, S8U8, U7S8, U8S8, U8U8
 
 _V3: Final = frozenset({"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2"})
 _AVX512: Final = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
-_LEVELS: Final = (Level("x86-64-v4", "+avx512vnni", _V3 | _AVX512 | {"avx512vnni"}), Level("x86-64-v3", "", _V3))
+_LEVELS: Final = (Level("v4-vnni", "x86-64-v4", _V3 | _AVX512 | {"avx512vnni"}), Level("v3", "x86-64-v3", _V3))
 """The levels 3 and 4 of the System V ABI's x86-64 supplement, section 3.1.1; the latter with dot products of bytes,
 which its CPUs have but for the first ones of 2017.
 """
