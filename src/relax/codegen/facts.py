@@ -90,6 +90,17 @@ class _Product(NamedTuple):
     number: int
     factors: tuple[PrimExpr, ...]
 
+    @staticmethod
+    def of(factors: Iterable[PrimExpr]) -> _Product:
+        """Product of factors."""
+        number, others = 1, list[PrimExpr]()
+        for factor in factors:
+            if isinstance(factor, IntImm):
+                number *= factor.value
+            else:
+                others.append(factor)
+        return _Product(number, tuple(others))
+
     def divided_by(self, divisor: _Product) -> _Product | None:
         """Quotient of this product by `divisor`; None unless the factors show that it divides evenly."""
         left = list(self.factors)
@@ -100,6 +111,10 @@ class _Product(NamedTuple):
             del left[found[0]]
         number, rest = divmod(self.number, divisor.number)
         return None if rest else _Product(number, tuple(left))
+
+    def equals(self, other: _Product) -> bool:
+        """True if both have the same number and the same factors, in any order."""
+        return len(self.factors) == len(other.factors) and self.divided_by(other) == _Product(1, ())
 
 
 class Knowledge:
@@ -119,6 +134,10 @@ class Knowledge:
         """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
         self._narrowed: list[tuple[Var, Interval | None]] = []
         """The ranges of variables before conditions narrowed them, latest last."""
+        self._quotients: list[tuple[FloorDiv, Interval]] = []
+        """Quotients, such as sizes and numbers of blocks, that conditions compare with constants."""
+        self._limits: list[tuple[_Product, int]] = []
+        """Products of factors that are at most a number and do not overflow if all factors are nonnegative."""
         self._answers = _Answers()
         """The answers under the present facts."""
 
@@ -137,13 +156,14 @@ class Knowledge:
     def _scope(self, conditions: Iterable[PrimExpr], within: _Answers) -> Generator[None]:
         """Context manager: `conditions` hold; `within` caches the answers under all facts of the scope."""
         count, narrowed = len(self._assumed), len(self._narrowed)
+        quotients, limits = len(self._quotients), len(self._limits)
         for condition in conditions:
             self.assume(condition)
         self._answers = within
         yield
         while len(self._narrowed) > narrowed:
             self._set_range(*self._narrowed.pop())
-        del self._assumed[count:]
+        del self._assumed[count:], self._quotients[quotients:], self._limits[limits:]
         while len(self._scopes) > count:
             self._scopes.pop().__exit__(None, None, None)
 
@@ -176,13 +196,29 @@ class Knowledge:
         """Expressions that are at least 1 inside a loop: its extent, or each size in the extent's product."""
         factors = list(_factors(extent))
         # A product of which one factor is 0 is 0, also where it wraps around.
-        if len(factors) > 1 and all(self.interval(factor)[0] >= 0 for factor in factors):
-            yield from (f for f in factors if not isinstance(f, IntImm) and not reads_memory(f))
+        if len(factors) > 1 and all(self._narrowed_interval(factor)[0] >= 0 for factor in factors):
+            for factor in factors:
+                if not isinstance(factor, IntImm) and not reads_memory(factor):
+                    yield factor
+                    yield from self._blocked(factor)
         elif isinstance(extent, Mul) and self.nonnegative(extent.a) and self.nonnegative(extent.b):
             yield from self._factors(extent.a)
             yield from self._factors(extent.b)
         elif not isinstance(extent, IntImm) and not reads_memory(extent):
             yield extent
+
+    def _blocked(self, count: PrimExpr) -> Iterator[PrimExpr]:
+        """Expressions that are at least 1 if a number of blocks is: of a product p, (p + 15) // 16 for blocks of 16."""
+        match count:
+            case FloorDiv(Add(whole, IntImm(_, rest)), IntImm(_, block)) if 0 <= rest < block:
+                known = self._values.get(whole) if isinstance(whole, Var) else None
+                if known is not None:
+                    yield whole
+                whole = whole if known is None else known
+                if isinstance(whole, Mul):
+                    yield from self._factors(whole)
+            case _:
+                pass
 
     @contextmanager
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
@@ -235,20 +271,29 @@ class Knowledge:
             case _:
                 return None
 
+    def _limited(self, product: Mul) -> Interval | None:
+        """Interval of a product that is a buffer's dimension or size by its factors, and so does not overflow."""
+        own = self._product(product) if self._limits else None
+        for limited, most in self._limits if own is not None else ():
+            if own is not None and own.equals(limited):
+                return 0, most
+        return None
+
+    def _narrowed_interval(self, expr: PrimExpr) -> Interval:
+        """Interval of an expression; a quotient may be a size, or a number of blocks, at least 1 where a loop runs."""
+        low, high = self.interval(expr)
+        for quotient, (least, most) in self._quotients if low <= 0 and isinstance(expr, FloorDiv) else ():
+            if quotient is expr or structural_equal(quotient, expr):
+                low, high = max(low, least), min(high, most)
+        return low, high
+
     def _is_divisor(self, expr: PrimExpr) -> bool:
-        return self.interval(expr)[0] >= 1 and self.fits(expr) and not reads_memory(expr)
+        return self._narrowed_interval(expr)[0] >= 1 and self.fits(expr) and not reads_memory(expr)
 
     def _product(self, expr: PrimExpr) -> _Product | None:
         """An expression as a product of nonnegative factors; None if a factor may be negative."""
-        number, others = 1, list[PrimExpr]()
-        for factor in _factors(expr):
-            if self.interval(factor)[0] < 0:
-                return None
-            if isinstance(factor, IntImm):
-                number *= factor.value
-            else:
-                others.append(factor)
-        return _Product(number, tuple(others))
+        factors = list(_factors(expr))
+        return None if any(self._narrowed_interval(factor)[0] < 0 for factor in factors) else _Product.of(factors)
 
     def _is_number_of(self, value: Min) -> bool:
         """True if a minimum is ≥ 0, which is typical of block sizes (minimum of the block and the remainder)."""
@@ -282,6 +327,10 @@ class Knowledge:
         limits = buffer_limits(buffer)
         if limits:
             self._assumed.append(limits)
+            for expr, most in limits:
+                product = _Product.of(_factors(expr))
+                if product.factors and not any(most >= known and product.equals(p) for p, known in self._limits):
+                    self._limits.append((product, most))
             self._answers = self._answers.under("limits", buffer)
 
     @contextmanager
@@ -302,12 +351,19 @@ class Knowledge:
         """For the rest of the scope: `condition` holds (it was checked, or is guaranteed by callers)."""
         answers = self._answers.under("assumed", condition)
         self._assumed.append(condition)
+        if isinstance(condition, (GE, LT)) and isinstance(condition.a, FloorDiv):
+            self._bound(condition.a, compared_with_number(condition, condition.a))
         for var, (low, high) in narrowed_by(condition, self.interval):
             least, most = self.interval(var)
             if low > least or high < most:
                 self._narrowed.append((var, self._ranges.get(var)))
                 self._set_range(var, (max(low, least), min(high, most)))
         self._answers = answers
+
+    def _bound(self, quotient: FloorDiv, bounds: Interval) -> None:
+        least, most = self._narrowed_interval(quotient)
+        if bounds[0] > least or bounds[1] < most:
+            self._quotients.append((quotient, bounds))
 
     def _analyzer(self) -> Analyzer:
         """The prover with all assumptions; new ones are added on demand."""
@@ -417,7 +473,8 @@ class Knowledge:
             match self._sizes.get(var):
                 case FloorDiv(count, IntImm(_, lanes)) if terms[var] == lanes and 0 <= number < lanes:
                     begin = {term: factor for term, factor in terms.items() if term is not var}
-                    return self.fits(index) and self._ends_within(begin, count, size)
+                    if self._ends_within(begin, count, size):
+                        return self.fits(index)
                 case _:
                     pass
         return False
@@ -487,7 +544,7 @@ class Knowledge:
 
     def nonzero(self, expr: PrimExpr) -> bool:
         """True if an integer cannot be 0."""
-        low, high = self.interval(expr)
+        low, high = self._narrowed_interval(expr)
         if low > 0 or high < 0:
             return True
         return not isinstance(expr, IntImm) and self.holds(NE(expr, IntImm(expr.dtype, 0)))
@@ -520,7 +577,10 @@ class Knowledge:
     def interval(self, expr: PrimExpr) -> Interval:
         """Bounds (minimum, maximum) of an integer expression."""
         found = self.range(expr)
-        return found if within(found, expr.dtype) else dtype_range(expr.dtype)
+        if within(found, expr.dtype):
+            return found
+        limited = self.answer(lambda: self._limited(expr), "limited", expr) if isinstance(expr, Mul) else None
+        return limited or dtype_range(expr.dtype)
 
     def range(self, expr: PrimExpr) -> Interval:
         """Bounds of an expression if its last operation does not wrap around."""
@@ -534,7 +594,11 @@ class Knowledge:
 
     def _interval(self, expr: PrimExpr) -> Interval:
         known = self._ranges.get(expr) if isinstance(expr, Var) else None
-        return operation_range(expr, self.interval) if known is None else known
+        if known is not None:
+            return known
+        if isinstance(expr, Mul) or (isinstance(expr, (FloorDiv, FloorMod)) and not isinstance(expr.b, IntImm)):
+            return operation_range(expr, self._narrowed_interval)
+        return operation_range(expr, self.interval)
 
 
 def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:

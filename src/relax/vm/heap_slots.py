@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Final
 
 from ..ir import Node, walk
 from ..prim import Add, Analyzer, IntImm, Max, Min, Mul, PrimExpr, SizeVar, Sub, Var, free_vars, substitute
 from ..prim.totality import is_surely_size
 from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, Stmt
+
+MOST_PAIRS: Final = 64
+"""Maximum number of pairs of expressions that are compared one by one for two maxima."""
 
 
 class Slots:
@@ -130,7 +134,19 @@ class Slots:
         return self._analyzer.can_prove_equal(a, b)
 
     def is_at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if meaning `a` is provably at most `b`."""
-        if isinstance(b, Max) and (self.is_at_most(a, b.a) or self.is_at_most(a, b.b)):
-            return True
-        return self._analyzer.can_prove_less_equal(a, b)
+        """True if meaning `a` is provably at most `b`: each number it may be the maximum of is at most one of `b`'s."""
+        below, above = _arms(a), _arms(b)
+        if len(below) * len(above) > MOST_PAIRS:
+            return self._analyzer.can_prove_less_equal(a, b)
+        return all(any(self._analyzer.can_prove_less_equal(low, high) for high in above) for low in below)
+
+
+def _arms(expr: PrimExpr) -> list[PrimExpr]:
+    """Expressions of which `expr` is the maximum; a term is added to each."""
+    match expr:
+        case Max(a, b):
+            return [*_arms(a), *_arms(b)]
+        case Add(a, b):
+            return [x + y for x in _arms(a) for y in _arms(b)]
+        case _:
+            return [expr]
