@@ -9,6 +9,7 @@ from relax.prim import SizeVar, Var, const
 from relax.prim.intrin import floordiv, floormod
 from relax.prim.intrin import max as maximum
 from relax.prim.intrin import min as minimum
+from relax.tir import decl_buffer
 
 
 def number(value):
@@ -172,3 +173,39 @@ def test_the_prover_is_not_asked_of_the_next_element_of_what_it_could_not_prove(
         with facts.condition(at < 50):  # says more
             assert facts.in_bounds(at + 2, size) == (True, False)
     assert asked == ["at + 1 < size", "at < size", "at + 2 < size"]
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_strips_of_planes_whose_product_of_sizes_only_a_buffer_limits(facts, is_declared):
+    """As in a copy of planes: height * width may be 2^96 by its factors, but is a buffer's size."""
+    batch, height, width = sizes("batch", "height", "width")
+    plane, task, strip, row, image, vector, length = map(name, "plane task strip row image vector length".split())
+    if is_declared:
+        facts.sizes(decl_buffer((batch, 64, height * 2, width * 2), "float32"))
+    strips = floordiv(plane + 2047, number(2048))
+    with (
+        facts.binding(plane, height * width * 4),
+        facts.loop(task, number(0), batch * 64 * strips),
+        facts.binding(strip, floormod(task, strips)),
+        facts.binding(row, floordiv(task, strips)),
+        facts.binding(image, floordiv(row, number(64))),
+        facts.binding(length, minimum(number(2048), plane - strip * 2048)),
+        facts.loop(vector, number(0), floordiv(length, number(16))),
+    ):
+        last = strip * 2048 + vector * 16 + 15
+        assert facts.in_bounds(image, batch) == (is_declared, is_declared)
+        assert facts.in_bounds(last, plane) == (is_declared, is_declared)
+        assert facts.in_bounds(last + 1, plane)[1] is False
+        assert facts.nonzero(plane) is is_declared
+        assert facts.nonzero(width) is is_declared
+    assert not facts.nonzero(width)
+
+
+def test_sizes_whose_limits_are_of_another_product_say_nothing(facts):
+    height, width = sizes("height", "width")
+    plane = name("plane")
+    facts.sizes(decl_buffer((height, width * 2), "float32"))
+    with facts.binding(plane, height * width * 3):
+        assert facts.interval(plane)[0] < 0
+    with facts.binding(plane, width * height * 2):
+        assert facts.interval(plane) == (0, 2**62)

@@ -77,3 +77,25 @@ def test_what_a_branch_has_found_is_forgotten():
     slots.restore(before)
     assert not slots.is_size(slot(2))
     assert slots.is_size(slot(0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (Max(N * 4, N * 2 + 64) + N, Max(N * 5, N * 3 + 64), True),
+        (Max(N * 4, N * 2 + 64) + N, Max(N * 5, N * 3 + 63), False),
+        (Max(N, Max(N * 2, Z)), Max(Z, N * 2), True),
+        (Max(N, Z) + Max(N, Z), Max(N * 2, Z), False),
+        (N, Max(N, Z), True),
+    ],
+)
+def test_maxima_are_compared_by_what_they_are_the_maximum_of(low, high, expected):
+    assert Slots(HEAP).is_at_most(low, high) is expected
+
+
+def test_maxima_of_very_many_are_compared_whole():
+    low, high = N, N
+    for number in range(9):
+        low, high = Max(low, N + number), Max(high, N + number)
+    assert Slots(HEAP).is_at_most(low + low, high + high)
+    assert not Slots(HEAP).is_at_most(low + low + 1, high + high)

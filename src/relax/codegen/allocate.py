@@ -23,7 +23,7 @@ from ..runtime.sizes import is_size
 from ..tir import Buffer
 from ..tir.sizes import LARGEST_PRODUCT
 from .context import Context, escaped
-from .facts import reads_memory
+from .fact_forms import reads_memory
 from .index import index
 from .views import declare_memory
 

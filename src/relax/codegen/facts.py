@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from ..ir import DataType, structural_equal
 from ..prim import (
@@ -21,16 +21,12 @@ from ..prim import (
     NE,
     Add,
     Analyzer,
-    And,
-    Call,
     FloorDiv,
     FloorMod,
     IntImm,
     Max,
     Min,
     Mul,
-    Not,
-    Or,
     PrimExpr,
     Sub,
     Var,
@@ -38,20 +34,16 @@ from ..prim import (
     is_const,
     same,
     simplify,
-    sub_expressions,
 )
-from ..prim.intervals import INF, Bound, Interval, dtype_range, narrowed_by, operation_range, within
-from ..prim.intrin import is_pure
+from ..prim.intervals import Bound, Interval, dtype_range, narrowed_by, operation_range, within
 from ..runtime.limits import DIMENSION_LIMIT
-from ..tir import Buffer, BufferLoad
+from ..tir import Buffer
 from ..tir.sizes import Limit, buffer_limits
+from .fact_forms import Product, Terms, add_terms, compared_with_number, conjuncts, factors_of, reads_memory
 
 INT64 = DataType("int64")
 
 T = TypeVar("T")
-
-_Terms: TypeAlias = "dict[PrimExpr | None, int]"
-"""A sum: coefficient of each term; key None holds the constant."""
 
 
 class _Answers:
@@ -84,39 +76,6 @@ def _identities(parts: tuple[object, ...]) -> tuple[object, ...]:
     return tuple([part if isinstance(part, (bool, str)) else id(part) for part in parts])
 
 
-class _Product(NamedTuple):
-    """A constant times symbolic factors, all nonnegative."""
-
-    number: int
-    factors: tuple[PrimExpr, ...]
-
-    @staticmethod
-    def of(factors: Iterable[PrimExpr]) -> _Product:
-        """Product of factors."""
-        number, others = 1, list[PrimExpr]()
-        for factor in factors:
-            if isinstance(factor, IntImm):
-                number *= factor.value
-            else:
-                others.append(factor)
-        return _Product(number, tuple(others))
-
-    def divided_by(self, divisor: _Product) -> _Product | None:
-        """Quotient of this product by `divisor`; None unless the factors show that it divides evenly."""
-        left = list(self.factors)
-        for factor in divisor.factors:
-            found = [i for i, one in enumerate(left) if one is factor or structural_equal(one, factor)]
-            if not found:
-                return None
-            del left[found[0]]
-        number, rest = divmod(self.number, divisor.number)
-        return None if rest else _Product(number, tuple(left))
-
-    def equals(self, other: _Product) -> bool:
-        """True if both have the same number and the same factors, in any order."""
-        return len(self.factors) == len(other.factors) and self.divided_by(other) == _Product(1, ())
-
-
 class Knowledge:
     """Facts in scopes: those added in a `with` block are discarded at its end."""
 
@@ -124,7 +83,7 @@ class Knowledge:
         self._ranges: dict[Var, Interval] = {}
         self._sizes: dict[Var, PrimExpr] = {}
         """Variables from 0 up to (not including) an expression: of loops, and their highest digits."""
-        self._products: dict[Var, _Product] = {}
+        self._products: dict[Var, Product] = {}
         """Variables from 0 up to (not including) a product: quotients of loops' variables, their digits."""
         self._values: dict[Var, PrimExpr] = {}
         """The values that variables stand for."""
@@ -136,7 +95,7 @@ class Knowledge:
         """The ranges of variables before conditions narrowed them, latest last."""
         self._quotients: list[tuple[FloorDiv, Interval]] = []
         """Quotients, such as sizes and numbers of blocks, that conditions compare with constants."""
-        self._limits: list[tuple[_Product, int]] = []
+        self._limits: list[tuple[Product, int]] = []
         """Products of factors that are at most a number and do not overflow if all factors are nonnegative."""
         self._answers = _Answers()
         """The answers under the present facts."""
@@ -194,7 +153,7 @@ class Knowledge:
 
     def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
         """Expressions that are at least 1 inside a loop: its extent, or each size in the extent's product."""
-        factors = list(_factors(extent))
+        factors = list(factors_of(extent))
         # A product of which one factor is 0 is 0, also where it wraps around.
         if len(factors) > 1 and all(self._narrowed_interval(factor)[0] >= 0 for factor in factors):
             for factor in factors:
@@ -253,7 +212,7 @@ class Knowledge:
         self._values.pop(var, None)
         self._answers = outside
 
-    def _product_above(self, value: PrimExpr) -> _Product | None:
+    def _product_above(self, value: PrimExpr) -> Product | None:
         """Exclusive bound of a digit of a loop variable: s of i // b // c for i < s * b * c, and b of i % b.
 
         Returns None for other expressions. The loop's product may wrap around: it is then less than the true one.
@@ -290,10 +249,10 @@ class Knowledge:
     def _is_divisor(self, expr: PrimExpr) -> bool:
         return self._narrowed_interval(expr)[0] >= 1 and self.fits(expr) and not reads_memory(expr)
 
-    def _product(self, expr: PrimExpr) -> _Product | None:
+    def _product(self, expr: PrimExpr) -> Product | None:
         """An expression as a product of nonnegative factors; None if a factor may be negative."""
-        factors = list(_factors(expr))
-        return None if any(self._narrowed_interval(factor)[0] < 0 for factor in factors) else _Product.of(factors)
+        factors = list(factors_of(expr))
+        return None if any(self._narrowed_interval(factor)[0] < 0 for factor in factors) else Product.of(factors)
 
     def _is_number_of(self, value: Min) -> bool:
         """True if a minimum is ≥ 0, which is typical of block sizes (minimum of the block and the remainder)."""
@@ -303,7 +262,7 @@ class Knowledge:
     def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:
         """Context manager: `condition` holds (or does not). Parts that read memory are used only if `stable`."""
         outside = self._answers
-        parts = (part for part in _conjuncts(condition, holds) if stable or not reads_memory(part))
+        parts = (part for part in conjuncts(condition, holds) if stable or not reads_memory(part))
         with self._scope(parts, outside.under("condition", condition, holds, stable)):
             yield
         self._answers = outside
@@ -328,7 +287,7 @@ class Knowledge:
         if limits:
             self._assumed.append(limits)
             for expr, most in limits:
-                product = _Product.of(_factors(expr))
+                product = Product.of(factors_of(expr))
                 if product.factors and not any(most >= known and product.equals(p) for p, known in self._limits):
                     self._limits.append((product, most))
             self._answers = self._answers.under("limits", buffer)
@@ -454,12 +413,12 @@ class Knowledge:
             case _:
                 return False
 
-    def _is_within(self, product: _Product | None, size: PrimExpr) -> bool:
+    def _is_within(self, product: Product | None, size: PrimExpr) -> bool:
         """True if a product is at most `size`, judged by its factors."""
         if product is None or isinstance(size, IntImm) or not self.fits(size):
             return False
         limit = self._product(size)
-        rest = None if limit is None else product.divided_by(_Product(1, limit.factors))
+        rest = None if limit is None else product.divided_by(Product(1, limit.factors))
         return limit is not None and rest is not None and not rest.factors and rest.number <= limit.number
 
     def _is_in_vector(self, index: Add, size: PrimExpr) -> bool:
@@ -467,7 +426,7 @@ class Knowledge:
 
         Example: begin + v * 16 + 15 where v < count // 16, if begin + count ≤ size according to `_ends_within`.
         """
-        terms = _terms(index, 1, {})
+        terms = add_terms(index, 1, {})
         number = terms.pop(None, 0)
         for var in [term for term in terms if isinstance(term, Var)]:
             match self._sizes.get(var):
@@ -479,7 +438,7 @@ class Knowledge:
                     pass
         return False
 
-    def _ends_within(self, begin: PrimExpr | _Terms, count: PrimExpr, size: PrimExpr) -> bool:
+    def _ends_within(self, begin: PrimExpr | Terms, count: PrimExpr, size: PrimExpr) -> bool:
         """True if begin + count ≤ size by form: the count is size - begin or a minimum with it."""
         match count:
             case Var():
@@ -490,7 +449,7 @@ class Knowledge:
                 is_begin = (
                     structural_equal(b, begin)
                     if isinstance(begin, PrimExpr)
-                    else _terms(b, 1, {}) == begin and self.fits(b)
+                    else add_terms(b, 1, {}) == begin and self.fits(b)
                 )
                 return is_begin and (same(a, size) or structural_equal(a, size)) and self.fits(count)
             case _:
@@ -512,8 +471,8 @@ class Knowledge:
                 continue
             if not (assumed.a.dtype == index.dtype and index.dtype.is_integer and self.fits(assumed.a)):
                 continue
-            terms = _terms(index, 1, {})
-            _terms(assumed.a, -1, terms)
+            terms = add_terms(index, 1, {})
+            add_terms(assumed.a, -1, terms)
             if self._highest(terms) <= (0 if isinstance(assumed, LT) else -1):
                 return True
         return False
@@ -523,7 +482,7 @@ class Knowledge:
 
         Elements of unrolled loops differ by a constant, and failing proofs take longest.
         """
-        terms = _terms(index, 1, {})
+        terms = add_terms(index, 1, {})
         number = terms.pop(None, 0)
         question = _size_key(size), frozenset(terms.items())
         least = self._answers.unproven.get(question)
@@ -534,7 +493,7 @@ class Knowledge:
         self._answers.unproven[question] = number
         return False
 
-    def _highest(self, terms: _Terms) -> Bound:
+    def _highest(self, terms: Terms) -> Bound:
         """Upper bound of a sum, by the intervals of its terms."""
         total: Bound = terms.get(None, 0)
         for term, factor in terms.items():
@@ -601,69 +560,8 @@ class Knowledge:
         return operation_range(expr, self.interval)
 
 
-def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:
-    """Interval of `expr` implied by a comparison with a constant; unbounded for other conditions."""
-    negated = isinstance(condition, Not)
-    comparison = condition.a if isinstance(condition, Not) else condition
-    if not isinstance(comparison, (LT, GE)) or not isinstance(comparison.b, IntImm):
-        return -INF, INF
-    if type(comparison.a) is not type(expr) or not structural_equal(comparison.a, expr):
-        return -INF, INF
-    limit = comparison.b.value
-    return (-INF, limit - 1) if isinstance(comparison, LT) is not negated else (limit, INF)
-
-
 def _size_key(size: PrimExpr) -> PrimExpr | int:
     return size.value if isinstance(size, IntImm) else size
-
-
-def _terms(expr: PrimExpr, factor: int, terms: _Terms) -> _Terms:
-    """Add `factor` times an expression to a sum."""
-    match expr:
-        case IntImm(_, value):
-            terms[None] = terms.get(None, 0) + factor * value
-        case Add(a, b) | Sub(a, b):
-            _terms(a, factor, terms)
-            _terms(b, factor if isinstance(expr, Add) else -factor, terms)
-        case Mul(a, IntImm(_, value)):
-            _terms(a, factor * value, terms)
-        case _:
-            terms[expr] = terms.get(expr, 0) + factor
-    return terms
-
-
-def reads_memory(expr: PrimExpr) -> bool:
-    """True if an expression depends on the contents of buffers, or on a call."""
-    seen: set[int] = set()
-    pending: list[PrimExpr] = [expr]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, BufferLoad) or (isinstance(part, Call) and not is_pure(part)):
-            return True
-        if id(part) not in seen:
-            seen.add(id(part))
-            pending += sub_expressions(part)
-    return False
-
-
-def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
-    """Conditions that follow if `condition` holds (or does not)."""
-    if isinstance(condition, Not):
-        yield from _conjuncts(condition.a, not holds)
-    elif isinstance(condition, And if holds else Or):
-        yield from _conjuncts(condition.a, holds)
-        yield from _conjuncts(condition.b, holds)
-    elif not isinstance(condition, IntImm) and condition.dtype.lanes == 1:
-        yield condition if holds else Not(condition)
-
-
-def _factors(product: PrimExpr) -> Iterator[PrimExpr]:
-    """Factors of a product; an expression that is not a product is its only factor."""
-    if isinstance(product, Mul):
-        yield from _factors(product.a)
-        yield from _factors(product.b)
-    else:
-        yield product
 
 
 def _like(bound: PrimExpr, var: Var) -> PrimExpr:

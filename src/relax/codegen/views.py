@@ -21,7 +21,7 @@ from ..tir import Buffer
 from ..tir.buffer import element_count
 from ..tir.usage import buffer_expressions
 from .context import Context, Memory, Storage, escaped
-from .facts import reads_memory
+from .fact_forms import reads_memory
 from .index import index
 
 Number: TypeAlias = "int | Val"
