@@ -27,7 +27,7 @@ from ...ir import DataType, DiagnosticError, RelaxExpr, StructInfo
 from ...op.known import known_struct_info
 from ...prim import FloatImm, IntImm, PrimExpr, simplify
 from ...prim.expr import Var as PrimVar
-from ...struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ...struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..unexpected import guarded
 from . import pairs, registry
 from .decompositions import IGNORED, is_scalar, unsupported
@@ -103,10 +103,11 @@ class GraphReader:
                 self._derived[expr] = var
                 alone.add(symbol)
 
-    def read_input(self, node: Any, order: Sequence[int] | None = None) -> bool:
-        """Make a parameter of a placeholder that is a tensor or a size; False for a number, which is a constant.
+    def read_input(self, node: Any, order: Sequence[int] | None = None, *, is_size: bool = False) -> bool:
+        """Make a parameter of a placeholder that is a tensor or an integer; False for a number, which is a constant.
 
-        With an order, the parameter is the tensor with its dimensions in that order.
+        With an order, the parameter is the tensor with its dimensions in that order. An integer that `is_size` becomes
+        a shape of one dimension: expressions of it cannot overflow.
         """
         value = node.meta.get("val")
         if hasattr(value, "shape"):
@@ -117,9 +118,10 @@ class GraphReader:
             dims = ShapeExpr([sizes[axis] for axis in order] if order else sizes)
             info: StructInfo = TensorStructInfo(dims, dtype_name(value.dtype))
         elif hasattr(value, "node") and symbol_name(value.node.expr) is not None:
-            info = PrimStructInfo(value=self.emitter.scalar(value))
+            scalar = self.emitter.scalar(value)
+            info = ShapeStructInfo([scalar]) if is_size else PrimStructInfo(value=scalar)
             self.inputs.append(Var(node.name, info))
-            self.names[node.name] = self.emitter.scalar(value)
+            self.names[node.name] = scalar
             return True
         else:
             return False

@@ -8,24 +8,27 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
+from tvm_ffi import Shape
+
 from .... import op
-from ....expr import Tuple
+from ....expr import Function, Tuple
 from ....ir import DiagnosticError, IRModule, structural_equal, structural_hash
 from ....runtime.devices import cpu
 from ....runtime.entry_point import EntryPoint
 from ....runtime.forks import hold_at_fork
 from ....runtime.threads import num_threads, set_num_threads
 from ....runtime.vm import VirtualMachine
+from ....struct_info import ShapeStructInfo
 from ....transform import ConvertToDataflow
 from ....vm.driver import build
 from ...unexpected import summary
 from ..reader import GraphReader
 from .layout import inverse, memory_order
 from .options import BackendOptions
-from .pieces import Piece
+from .pieces import Piece, bound_symbols, symbols_of_sizes
 from .warning import warn
 
 
@@ -44,14 +47,20 @@ def import_piece(piece: Piece, owner: Any) -> tuple[IRModule, list[int]]:
     NotImported for a node that the importer refuses.
     """
     placeholders = [node for node in piece.graph.nodes if node.op == "placeholder"]
-    reader = GraphReader(_nonnegative(piece.graph))
+    nonnegative = _nonnegative(piece.graph)
+    reader = GraphReader(nonnegative)
     emitter = reader.emitter
     try:
         for node in placeholders:
             reader.declare(node.meta.get("val"))
         orders = [_input_order(node.meta.get("val")) for node in placeholders]
         pairs = list(zip(placeholders, orders, strict=True))
-        taken = [index for index, (node, order) in enumerate(pairs) if reader.read_input(node, order or None)]
+        sizes = nonnegative & symbols_of_sizes(piece.graph)
+        taken = [
+            index
+            for index, (node, order) in enumerate(pairs)
+            if reader.read_input(node, order or None, is_size=not sizes.isdisjoint(bound_symbols(node)))
+        ]
         with emitter.builder.function("main", reader.inputs, {"num_input": len(reader.inputs)}):
             for node, order in pairs:
                 if order:
@@ -143,6 +152,9 @@ class CompiledPiece:
         examples = [piece.inputs[index].meta["val"] for index in taken]
         dtypes = [getattr(example, "dtype", None) for example in examples]
         self.taken = list(zip(taken, map(_input_order, examples), dtypes, strict=True))
+        infos = [param.struct_info for param in cast(Function, program["main"]).params]
+        self.sizes = [index for index, info in enumerate(infos) if isinstance(info, ShapeStructInfo)]
+        """Positions of the parameters that are sizes, as shapes of one dimension."""
         orders = [memory_order(node.meta["val"]) for node in piece.outputs]
         self.orders = [None if order is None else inverse(order) for order in orders]
         self.run: Callable[..., Any] | None = None
@@ -192,6 +204,8 @@ class CompiledPiece:
                 if item.is_neg() or item.is_conj():
                     item = item.resolve_neg().resolve_conj()
             passed.append(item)
+        for index in self.sizes:
+            passed[index] = Shape((passed[index],))
         starts, ends = _memory([item for item in passed if hasattr(item, "data_ptr")])
         results: list[Any] = []
         returned: set[int] = set()

@@ -204,6 +204,17 @@ def _free(value: Any) -> set[str]:
     return {str(s) for number in _numbers(value) if hasattr(number, "node") for s in number.node.expr.free_symbols}
 
 
+def bound_symbols(node: Any) -> list[str]:
+    """Return the names of the symbols that a node tells as they are: those of its sizes, or the one that it is."""
+    return _bound(node.meta.get("val"))
+
+
+def symbols_of_sizes(graph: Any) -> set[str]:
+    """Return the names of all symbols in the sizes of the tensors of a graph."""
+    values = [value for node in graph.nodes for value in _leaves(node.meta.get("val"))]
+    return set[str]().union(*(_free(value) for value in values if hasattr(value, "shape")))
+
+
 def _piece(group: Sequence[Any], apart: Container[Any], sources: Mapping[str, Any]) -> Piece:
     inside = set(group)
     outputs = [
