@@ -209,3 +209,15 @@ def test_sizes_whose_limits_are_of_another_product_say_nothing(facts):
         assert facts.interval(plane)[0] < 0
     with facts.binding(plane, width * height * 2):
         assert facts.interval(plane) == (0, 2**62)
+
+
+def test_buffers_without_elements():
+    """A size of 0 makes every product of sizes 0, by which nothing is divided."""
+    n, m = sizes("n", "m")
+    facts = Knowledge()
+    with facts.allocated(decl_buffer((n, number(0), m), "float32")):
+        facts.sizes(decl_buffer((n, m, number(0)), "float32"))
+        facts.sizes(decl_buffer((n, number(0), m, number(0)), "float32"))
+        facts.sizes(decl_buffer((n, number(5), m), "float32"))
+        assert facts.nonnegative(n * m)
+        assert facts.in_bounds(floordiv(n * m, n * 0), m) == (False, False)

@@ -33,7 +33,9 @@ class Product(NamedTuple):
         return Product(number, tuple(others))
 
     def divided_by(self, divisor: Product) -> Product | None:
-        """Quotient of this product by `divisor`; None unless the factors show that it divides evenly."""
+        """Quotient of this product by `divisor`; None unless the factors show that it divides evenly, and is not 0."""
+        if divisor.number == 0:
+            return None
         left = list(self.factors)
         for factor in divisor.factors:
             found = [i for i, one in enumerate(left) if one is factor or structural_equal(one, factor)]
@@ -45,7 +47,9 @@ class Product(NamedTuple):
 
     def equals(self, other: Product) -> bool:
         """True if both have the same number and the same factors, in any order."""
-        return len(self.factors) == len(other.factors) and self.divided_by(other) == Product(1, ())
+        if self.number != other.number or len(self.factors) != len(other.factors):
+            return False
+        return Product(1, self.factors).divided_by(Product(1, other.factors)) is not None
 
 
 def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:

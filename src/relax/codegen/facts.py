@@ -288,7 +288,8 @@ class Knowledge:
             self._assumed.append(limits)
             for expr, most in limits:
                 product = Product.of(factors_of(expr))
-                if product.factors and not any(most >= known and product.equals(p) for p, known in self._limits):
+                is_known = any(most >= known and product.equals(p) for p, known in self._limits)
+                if product.number and product.factors and not is_known:
                     self._limits.append((product, most))
             self._answers = self._answers.under("limits", buffer)
 
