@@ -324,3 +324,9 @@ def test_tensors_without_bytes_lie_anywhere():
     lives = Lives([[1, 2], [3, 2, 0], [3, 1, 0], [2, 1]], [[0], [0, 1], [0, 1, 2], [1, 2, 3]], [3, 3, 2, 1])
     sizes = np.array([[8.0], [0.0], [0.0], [4.0]])
     assert sorted(best_order(lives, sizes)) == [0, 1, 2, 3]
+
+
+def test_heights_that_floats_round_are_packed():
+    """Five dimensions of thousands of elements make more bytes than a float64 counts exactly."""
+    lives = Lives([[1, 2], [0, 2], [0, 1]], [[0], [0, 1], [0, 1, 2]], [3, 2, 1])
+    assert sorted(best_order(lives, np.array([[2.0**60 + 2560], [2.0**60], [7.0]]))) == [0, 1, 2]

@@ -102,14 +102,15 @@ class _Search:
             self.chain = self._chain(order, tops[:, worst], self.sizes[:, worst])
 
     def _chain(self, order: Sequence[int], tops: Any, sizes: Any) -> list[int]:
-        """The tensors from the top down. Each comes before the last in the order: some may have no bytes."""
+        """The tensors from the top down. Each comes before the last in the order: some may have no bytes.
+
+        Heights are sums of floats, which are rounded from 2^53 on: the highest one below is found, not the exact sum.
+        """
         rank = {item: position for position, item in enumerate(order)}
         chain = [int(tops.argmax())]
         while tops[top := chain[-1]] > sizes[top]:
-            bottom = tops[top] - sizes[top]
-            met = self.meets[top]
-            under = met[tops[met] == bottom].tolist()
-            chain.append(next(j for j in under if rank[j] < rank[top]))
+            before = [j for j in self.meets[top].tolist() if rank[j] < rank[top]]
+            chain.append(max(before, key=lambda j: float(tops[j])))
         return chain
 
 
