@@ -15,7 +15,7 @@ each operator are compiled, one function each, and up to `PER_FORM` samples of a
 ``compiled``: relax computed it, and results (and gradients) are those of eager torch within the
 tolerances of `torch.testing`, or as near to those of float64 as eager torch is. ``eager``: results are right, and some or
 all of it ran in eager torch, for the reason given. ``wrong``: they differ. ``error``: an exception where eager torch
-raises none. ``torch``: wrong or an error with torch's own backend "aot_eager" as well. ``crash``: the process ended, or
+raises none, also one in a converter or a build, after which eager torch runs the rest. ``torch``: wrong or an error with torch's own backend "aot_eager" as well. ``crash``: the process ended, or
 did not answer in time. Calls that eager torch refuses, and those without tensors, are left out. Indices of equal elements
 (`TIES`) are not compared.
 """
@@ -50,6 +50,8 @@ T = TypeVar("T")
 VERDICTS = ("compiled", "eager", "torch", "wrong", "error", "crash")
 TOLERANCES = {"float32": (1e-4, 1e-4), "bfloat16": (2e-2, 2e-2), "float16": (2e-3, 2e-3), "float64": (1e-7, 1e-7)}
 """rtol and atol by dtype: those of `torch.testing` with room for sums in another order."""
+FAULTS = re.compile("its build failed|its conversion failed")
+"""Reasons to run something in eager torch that are faults of the compiler."""
 UNDEFINED = re.compile("empty|new_empty|new_empty_strided|empty_like|empty_strided|empty_permuted|resize_")
 """Operators whose results are whatever the memory held."""
 TIES = re.compile(r"kthvalue|mode|topk|median|nanmedian|sort|argsort|msort|min.*|max.*")
@@ -239,7 +241,9 @@ def _verdict(compiled: Callable[..., Any], call: Call, gradient: bool) -> tuple[
         return "wrong", problem
     reasons = [str(item.message) for item in caught if issubclass(item.category, FallbackWarning)]
     if reasons:
-        return "eager", " ".join(reasons[0].partition(": ")[2].split())
+        faults = [reason for reason in reasons if FAULTS.search(reason)]
+        reason = " ".join((faults or reasons)[0].partition(": ")[2].split())
+        return "error" if faults else "eager", reason
     return ("compiled", "") if _RAN else ("eager", "no arithmetic: its results are views, copies or random numbers")
 
 

@@ -71,8 +71,21 @@ def test_wrong_results_and_faults_of_converters_are_found(monkeypatch):
     assert "RuntimeError: a fault of the converter" in outcome.reason
     monkeypatch.setenv("RELAX_RAISE_UNEXPECTED", "0")
     [outcome] = check(info, "float32", 1, {"target": PLAIN_LOOPS})
-    assert outcome.verdict == "eager"
+    assert outcome.verdict == "error"
     assert "its conversion failed: RuntimeError: a fault of the converter" in outcome.reason
+
+
+def test_builds_that_fail_are_errors(monkeypatch):
+    from relax.frontend.torch.compile import piece
+
+    def failing(program, *args, **kwargs):
+        raise ZeroDivisionError("a fault of the build")
+
+    [info] = operators("^tan$")
+    monkeypatch.setattr(piece, "build", failing)
+    [outcome] = check(info, "float32", 1, {"target": PLAIN_LOOPS})
+    assert outcome.verdict == "error"
+    assert "its build failed: ZeroDivisionError: a fault of the build" in outcome.reason
 
 
 def test_differences():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    adaptive,
     backward,
     bags,
     complex,
@@ -29,7 +30,7 @@ from . import (
 )
 
 __all__ = [
-    "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft",
+    "adaptive", "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft",
     "flash_attention", "indexing", "integers", "linear", "linear_algebra", "nn", "order", "quantized", "random",
     "recurrent", "reduce", "resize", "shape", "special",
 ]  # fmt: skip

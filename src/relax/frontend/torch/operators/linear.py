@@ -138,6 +138,36 @@ def cdist(g: Emitter, a: RelaxExpr, b: RelaxExpr, p: float, compute_mode: int | 
     return _norm(g, difference, p)
 
 
+@converter("aten._cdist_backward")
+def cdist_backward(
+    g: Emitter, grad: RelaxExpr, a: RelaxExpr, b: RelaxExpr, p: float, distance: RelaxExpr
+) -> RelaxExpr:
+    """The gradient by the rows of a; 0 for pairs of equal rows."""
+    dims, dtype = g.shape(), g.out_dtype
+    if p == 0 or any(isinstance(dim, IntImm) and dim.value == 0 for dim in dims):
+        return op.zeros(ShapeExpr(dims), dtype)
+    wide = "float64" if dtype == "float64" else "float32"
+    a, b, grad, distance = (g.cast(x, wide) for x in (a, b, grad, distance))
+    zero = g.const(0, wide)
+    difference = g.emit(op.subtract(op.expand_dims(a, [-2]), op.expand_dims(b, [-3])))
+    norm, grad = (g.emit(op.expand_dims(x, [-1])) for x in (distance, grad))
+    signed = op.multiply(op.sign(difference), grad)
+    is_zero = op.equal(norm, zero)
+    if p == 1:
+        parts = signed
+    elif p in (float("inf"), float("-inf")):
+        parts = op.where(op.equal(op.abs(difference), norm), signed, zero)
+    elif p == 2:
+        parts = op.where(is_zero, zero, op.divide(op.multiply(difference, grad), norm))
+    else:
+        if p < 1:  # of an element that is 0 the power is infinite
+            is_zero = op.logical_or(is_zero, op.equal(difference, zero))
+        share = op.divide(op.abs(difference), op.where(is_zero, g.const(1, wide), norm))
+        power = op.power(op.where(is_zero, g.const(1, wide), share), g.const(p - 1, wide))
+        parts = op.where(is_zero, zero, op.multiply(signed, power))
+    return g.cast(g.emit(op.sum(g.emit(parts), axis=[-2])), dtype)
+
+
 @converter("aten._pdist_forward")
 def pdist(g: Emitter, x: RelaxExpr, p: float = 2) -> RelaxExpr:
     """The norm of the difference of each pair of rows."""

@@ -26,17 +26,16 @@ _MAX_POOL_INDICES = {
     3: op.nn.max_pool3d_with_indices,
 }
 _AVG_POOL = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
-_ADAPTIVE = {1: op.nn.adaptive_avg_pool1d, 2: op.nn.adaptive_avg_pool2d, 3: op.nn.adaptive_avg_pool3d}
 
 
-def _each(values: Numbers, count: int) -> list[int]:
+def each(values: Numbers, count: int) -> list[int]:
     """The numbers of an attribute, one for each spatial dimension."""
     given: Any = values
     numbers: list[int] = [given] if isinstance(given, int) else list(given)
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def _in_batch(g: Emitter, x: RelaxExpr, spatial: int, function: Callable[[RelaxExpr], Any]) -> Any:
+def in_batch(g: Emitter, x: RelaxExpr, spatial: int, function: Callable[[RelaxExpr], Any]) -> Any:
     """A function of (N, C, ...) data, of data that may have no N."""
     if g.ndim(x) == spatial + 2:
         return function(x)
@@ -63,13 +62,13 @@ def conv(
 ) -> RelaxExpr:
     count = g.ndim(weight) - 2
     if isinstance(padding, str):
-        padding = _same_padding(g, weight, _each(dilation, count)) if padding == "same" else 0
+        padding = _same_padding(g, weight, each(dilation, count)) if padding == "same" else 0
     options: dict[str, Any] = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
 
     def convolved(data: RelaxExpr) -> RelaxExpr:
         return _with_bias(_CONV[count](data, weight, **options), bias, count)
 
-    return _in_batch(g, x, count, convolved)
+    return in_batch(g, x, count, convolved)
 
 
 def _same_padding(g: Emitter, weight: RelaxExpr, dilations: Sequence[int]) -> list[int]:
@@ -109,7 +108,7 @@ def conv_transpose(
         )
         return _with_bias(result, bias, count)
 
-    return _in_batch(g, x, count, convolved)
+    return in_batch(g, x, count, convolved)
 
 
 @converter("aten.convolution")
@@ -133,7 +132,8 @@ def convolution(
 # ------------------------------------------------------------------------------------- pools
 
 
-def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
+def max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
+    """Return the converter of maximum pools of spatial dimensions."""
     def convert(
         g: Emitter,
         x: RelaxExpr,
@@ -160,7 +160,7 @@ def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
             area = g.tensor(product(g.dims(data)[2:]), "int64")  # indices count from the first channel of the batch
             return [values, g.emit(op.floor_mod(positions, area))]
 
-        result = _in_batch(g, x, count, pooled)
+        result = in_batch(g, x, count, pooled)
         return [result, None] if with_indices and not is_indexed else result
 
     return convert
@@ -189,7 +189,7 @@ def _avg_pool(count: int) -> Callable[..., RelaxExpr]:
 
         if divisor_override is not None:
             return _sum_pool(g, x, count, kernel_size, stride, padding, ceil_mode, divisor_override)
-        return _in_batch(g, x, count, pooled)
+        return in_batch(g, x, count, pooled)
 
     return convert
 
@@ -210,41 +210,14 @@ def _sum_pool(
     if ceil_mode:
         g.unsupported("a pool with a divisor_override in ceil_mode", "pad the tensor before")
     means = _avg_pool(count)(g, x, kernel_size, stride, padding, False, True)
-    window = math.prod(_each(kernel_size, count))
+    window = math.prod(each(kernel_size, count))
     return op.multiply(g.emit(means), g.const(window / divisor, g.out_dtype))
 
 
-def _adaptive_avg_pool(count: int) -> Callable[..., RelaxExpr]:
-    def convert(g: Emitter, x: RelaxExpr, output_size: Numbers) -> RelaxExpr:
-        sizes = _each(output_size, count)
-        if all(size == 1 for size in sizes):
-            return op.mean(x, axis=list(range(g.ndim(x) - count, g.ndim(x))), keepdims=True)
-        return _in_batch(g, x, count, lambda data: _ADAPTIVE[count](data, output_size=sizes))
-
-    return convert
-
-
-def _adaptive_max_pool(count: int) -> Callable[..., Any]:
-    def convert(g: Emitter, x: RelaxExpr, output_size: Numbers) -> Any:
-        sizes = _each(output_size, count)
-        dims = [dim.value if isinstance(dim, IntImm) else 0 for dim in g.dims(x)[-count:]]
-        if all(size == 1 for size in sizes):
-            return [op.max(x, axis=list(range(g.ndim(x) - count, g.ndim(x))), keepdims=True), None]
-        if not all(dim and size > 0 and dim % size == 0 for dim, size in zip(dims, sizes, strict=True)):
-            g.unsupported("an adaptive maximum pool of windows that overlap, or whose sizes are not known")
-        window = [dim // size for dim, size in zip(dims, sizes, strict=True)]
-        return _max_pool(count, True)(g, x, window)
-
-    return convert
-
-
 for _count in (1, 2, 3):
-    register(f"aten.max_pool{_count}d.default", _max_pool(_count, False))
-    register(f"aten.max_pool{_count}d_with_indices", _max_pool(_count, True))
+    register(f"aten.max_pool{_count}d.default", max_pool(_count, False))
+    register(f"aten.max_pool{_count}d_with_indices", max_pool(_count, True))
     register(f"aten.avg_pool{_count}d", _avg_pool(_count))
-    register(f"aten.adaptive_avg_pool{_count}d", _adaptive_avg_pool(_count))
-    register(f"aten._adaptive_avg_pool{_count}d", _adaptive_avg_pool(_count))
-    register(f"aten.adaptive_max_pool{_count}d", _adaptive_max_pool(_count))
 
 
 # ------------------------------------------------------------------------------------- normalisations
@@ -359,13 +332,8 @@ def batch_norm_of_batch(
     g: Emitter, x: RelaxExpr, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     """The statistics are those of the batch, as a module without running ones has them in any mode."""
-    dtype, ndim, channels = str(g.dtype(x)), g.ndim(x), _channels(g, x)
-    axes = [axis for axis in range(ndim) if axis != 1]
-    mean = g.emit(op.mean(x, axis=axes, keepdims=False))
-    variance = g.emit(op.variance(x, axis=axes, keepdims=False))
-    gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
-    normed = g.parts(op.nn.batch_norm(x, gamma, beta, mean, variance, axis=1, epsilon=float(eps)))[0]
-    return [normed, None, None]
+    _channels(g, x)  # which it has
+    return batch_norm_in_training(g, x, weight, bias, None, None, momentum, eps)
 
 
 @converter("aten.instance_norm")
@@ -427,8 +395,8 @@ def im2col(
     g: Emitter, x: RelaxExpr, kernel_size: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
 ) -> RelaxExpr:
     """(N, C · kernel, windows): for each place of the kernel the elements of all windows."""
-    kernel, dilations, strides = _each(kernel_size, 2), _each(dilation, 2), _each(stride, 2)
-    high, wide = _each(padding, 2)
+    kernel, dilations, strides = each(kernel_size, 2), each(dilation, 2), each(stride, 2)
+    high, wide = each(padding, 2)
     if high < 0 or wide < 0:
         raise g.error(f"the padding {padding} is negative", hint="pass numbers from 0 on")
     data = g.emit(pad(g, x, [wide, wide, high, high]))
@@ -463,8 +431,8 @@ def col2im(
     return op.vision.col2im(
         x,
         ShapeExpr([as_dim(size) for size in output_size]),
-        block_shape=_each(kernel_size, 2),
-        strides=_each(stride, 2),
-        padding=_each(padding, 2) * 2,
-        dilation=_each(dilation, 2),
+        block_shape=each(kernel_size, 2),
+        strides=each(stride, 2),
+        padding=each(padding, 2) * 2,
+        dilation=each(dilation, 2),
     )

@@ -225,7 +225,9 @@ def index_reduce(
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise g.error(f"there is no reduction {reduce!r}", hint="pass prod, mean, amax or amin")
     if not g.ndim(x):
-        g.unsupported("index_reduce of a tensor without dimensions", "reshape it to one dimension")
+        row, places, updates = (g.reshape(item, [1]) for item in (x, index, source))
+        reduced = index_reduce(g, row, 0, places, updates, reduce, include_self=include_self)
+        return g.reshape(g.emit(reduced), [])
     axis = g.axis(dim, g.ndim(x))
     shape: list[Dim] = [1] * g.ndim(x)
     shape[axis] = g.dims(source)[axis]

@@ -55,8 +55,12 @@ def batch_norm_in_training(
     if bias is not None:
         normed = op.add(normed, g.reshape(g.cast(bias, wide), column))
     result = g.cast(g.emit(normed), str(g.dtype(x)))
+    kept: list[RelaxExpr | None] = [
+        g.cast(found, dtype_name(g.value[place].dtype)) if g.reads(place) else None
+        for place, found in enumerate((mean, rstd), 1)
+    ]
     if len(g.value) == 3:
-        return [result, mean, rstd]
+        return [result, *kept]
     if running_mean is None or running_var is None:
         g.unsupported("a batch norm without running statistics")
     count = simplify(product(dim for axis, dim in enumerate(g.dims(x)) if axis != 1))
@@ -66,7 +70,7 @@ def batch_norm_in_training(
         g.cast(g.emit(_moved(g, old, new, momentum, wide)), str(g.dtype(old)))
         for old, new in ((running_mean, mean), (running_var, unbiased))
     ]
-    return [result, mean, rstd, *moved]
+    return [result, *kept, *moved]
 
 
 def _moved(g: Emitter, old: RelaxExpr, new: RelaxExpr, momentum: float, dtype: str) -> RelaxExpr:
