@@ -124,3 +124,22 @@ def test_gradients_by_inputs_and_through_views():
 def test_mixed_precision(twins, trains):
     with torch.autocast("cpu", torch.bfloat16):
         trains(twins(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))), torch.randn(3, 8), tolerance=3e-2)
+
+
+@pytest.mark.filterwarnings("error::relax.frontend.torch.compile.FallbackWarning")
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (5, 3), (0, 3, 5)])
+def test_factors_of_matrices_of_open_sizes(sizes):
+    """The number of exchanges is the lesser of two open sizes; that errors are checked for is left to torch unsaid."""
+
+    def factors(x):
+        return torch.linalg.lu_factor(x)[0]
+
+    x = torch.randn(*sizes)
+    compiled = torch.compile(factors, backend="relax", dynamic=True, options={"target": PLAIN_LOOPS})
+    results = []
+    for function in (compiled, factors):
+        leaf = x.detach().requires_grad_()
+        value = function(leaf)
+        results.append((value, *torch.autograd.grad(value.sum(), leaf)))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

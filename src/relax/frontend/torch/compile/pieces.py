@@ -67,6 +67,8 @@ def reason_against(node: Any) -> str | None:
         return ""
     if not registry.is_pure(name) or name == "aten.native_dropout.default":
         return ""  # random numbers are torch's
+    if name == "with_effects" and not getattr(node.args[1], "_schema", node).returns:
+        return ""  # an assertion or a message, in the order of others
     has_converter = registry.find(name) is not None
     if name in LEFT_TO_TORCH or (not has_converter and _is_random(node)):
         return ""

@@ -53,8 +53,10 @@ def _computed(graph: Any, known: dict[Any, Any], expr: Any) -> Any:
     interpreted: Any = importlib.import_module("torch.utils._sympy.interp").sympy_interp
     analysis: Any = importlib.import_module("torch.utils._sympy.reference").PythonReferenceAnalysis
     before = set(graph.nodes)
+    tracer = torch.fx.proxy.GraphAppendingTracer(graph)  # one: torch.sym_min takes no operands of several
     try:
-        proxy = interpreted(analysis, {symbol: torch.fx.Proxy(known[symbol]) for symbol in expr.free_symbols}, expr)
+        proxies = {symbol: torch.fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}
+        proxy = interpreted(analysis, proxies, expr)
         for node in graph.nodes:
             if node not in before:
                 node.meta["val"] = node.target(*(getattr(item, "meta", {}).get("val", item) for item in node.args))
