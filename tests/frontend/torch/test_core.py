@@ -52,9 +52,11 @@ def refusal(function, *inputs):
 
 def test_gradients_are_refused():
     diagnostic = refusal(
-        lambda dy, x: torch.ops.aten._cdist_backward(dy, x, x, 2.0, dy), torch.ones(3, 3), torch.ones(3, 2)
+        lambda dy, x: torch.ops.aten.fractional_max_pool2d_backward(dy, x, [2, 2], [2, 2], dy.long()),
+        torch.ones(1, 2, 2),
+        torch.ones(1, 4, 4),
     )
-    assert diagnostic.message == "the operator aten._cdist_backward.default is not supported"
+    assert diagnostic.message == "the operator aten.fractional_max_pool2d_backward.default is not supported"
     assert diagnostic.hint == "export what computes the result alone: gradients are not imported"
 
 

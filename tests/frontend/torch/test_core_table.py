@@ -23,11 +23,13 @@ def test_a_lost_converter_changes_the_page(monkeypatch):
 
 def test_an_operator_that_nothing_covers_is_refused(monkeypatch):
     torch = torch_core.torch
-    points, distances = torch.ones(4, 3), torch.ones(4, 4)
-    sample = (lambda g, x, d: torch.ops.aten._cdist_backward(g, x, x, 2.0, d), (distances, points, distances))
-    monkeypatch.setitem(torch_core.SAMPLES, "_cdist_backward.default", lambda: sample)
-    text = "refused: the operator aten._cdist_backward.default is not supported; export what computes the result alone"
-    assert torch_core.status("_cdist_backward.default").startswith(text)
+    name = "fractional_max_pool2d_backward.default"
+
+    def backward(grad, x):
+        return torch.ops.aten.fractional_max_pool2d_backward(grad, x, [2, 2], [2, 2], grad.long())
+
+    monkeypatch.setitem(torch_core.SAMPLES, name, lambda: (backward, (torch.ones(1, 2, 2), torch.ones(1, 4, 4))))
+    assert torch_core.status(name).startswith(f"refused: the operator aten.{name} is not supported; export what")
 
 
 def test_an_unknown_operator_without_a_sample_is_an_error():

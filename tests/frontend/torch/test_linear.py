@@ -238,3 +238,30 @@ def test_bilinear_forms(agrees):
 
     module = torch.nn.Bilinear(3, 4, 5)
     agrees(module, *sample(2), dynamic=[[0], [0]], others=[sample(6)], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances(agrees, p, dtype):
+    """Of equal rows, and of equal elements, they are 0; batches broadcast."""
+    x, y = torch.randn(5, 3, dtype=dtype), torch.randn(4, 3, dtype=dtype)
+    y[1], y[2, 0] = x[2], x[1, 0]
+    x[4] = x[3]
+
+    def between(grad, x, y):
+        return torch.ops.aten._cdist_backward(grad, x, y, p, torch.cdist(x, y, p))
+
+    def among(grad, x):
+        return torch.ops.aten._pdist_backward(grad, x, p, torch.nn.functional.pdist(x, p))
+
+    grad = torch.rand(5, 4, dtype=dtype) + 0.5
+    others = [(grad[:2, :3], x[1:3], y[:3]), (grad[:1, :1], x[:1], y[:1]), (grad[:, :0], x, y[:0])]
+    agrees(between, grad, x, y, dynamic=[[0, 1], [0], [0]], others=others, tolerance=1e-5)
+    a, b = torch.randn(2, 1, 5, 3, dtype=dtype), torch.randn(4, 6, 3, dtype=dtype)
+    agrees(lambda a, b: torch.cdist(a, b, p), a, b, tolerance=1e-5)
+    pairs = torch.rand(10, dtype=dtype) + 0.5
+    agrees(among, pairs, x, tolerance=1e-5)
+
+
+def test_distances_of_an_open_number_of_rows(agrees):
+    agrees(torch.nn.functional.pdist, torch.randn(5, 3), dynamic=[[0]], others=[(torch.randn(n, 3),) for n in (2, 9)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -142,3 +144,36 @@ def test_sums_of_windows_over_a_number(agrees, pad):
         ), torch.nn.functional.avg_pool2d(x[0], (2, 1), divisor_override=-3)
 
     agrees(pooled, torch.randn(2, 3, 6, 7), dynamic=[[0, 2]], others=[(torch.randn(1, 3, 9, 7),)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_adaptive_maxima_of_windows_that_overlap(agrees, dtype):
+    """With the places of maxima; of open sizes, and windows of one element."""
+    F = torch.nn.functional
+
+    def pools(x):
+        return F.adaptive_max_pool2d(x, (5, 3), return_indices=True), F.adaptive_max_pool2d(x, 1, return_indices=True)
+
+    # elements of bfloat16 are distinct, so that the place of a maximum is
+    def sample(*sizes):
+        count = math.prod(sizes)
+        return torch.randperm(count).remainder(251).sub(100).reshape(sizes).to(dtype)
+
+    others = [(sample(*sizes),) for sizes in ((1, 2, 5, 3), (2, 2, 8, 9), (3, 2, 3, 2))]
+    agrees(pools, sample(2, 2, 7, 11), dynamic=[[0, 2, 3]], others=others)
+    agrees(lambda x: F.adaptive_max_pool1d(x, 4), sample(2, 3, 11), dynamic=[[2]], others=[(sample(2, 3, 6),)])
+    agrees(lambda x: F.adaptive_max_pool3d(x, (2, 1, 3)), sample(3, 4, 5, 6), dynamic=[[1, 2, 3]])
+    infinite = torch.full((1, 1, 4, 5), float("-inf"), dtype=dtype)
+    agrees(lambda x: F.adaptive_max_pool2d(x, (3, 3)), infinite)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_adaptive_means_to_open_sizes(agrees, dtype):
+    F = torch.nn.functional
+    tolerance = 2 * torch.finfo(dtype).eps if dtype == torch.bfloat16 else 2e-6
+
+    def pools(x):
+        return F.adaptive_avg_pool2d(x, (3, None)), F.interpolate(x, scale_factor=0.4, mode="area")
+
+    others = [(torch.randn(*sizes, dtype=dtype),) for sizes in ((1, 2, 5, 3), (2, 2, 8, 9))]
+    agrees(pools, torch.randn(2, 2, 7, 11, dtype=dtype), dynamic=[[0, 2, 3]], others=others, tolerance=tolerance)

@@ -214,3 +214,12 @@ def test_rounding_to_decimals_and_signs(agrees):
 
     x = torch.tensor([0.125, -0.0, 1234.567, -15.0, 0.0, -2.675])
     agrees(rounded, x, dynamic=[[0]], others=[(torch.randn(1),)])
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_reductions_at_the_index_of_a_number(agrees, reduce, include_self):
+    def reduced(x, index, source):
+        return x.index_reduce(0, index, source, reduce, include_self=include_self)
+
+    agrees(reduced, torch.tensor(2.0), torch.tensor(0), torch.tensor(5.0))

@@ -143,3 +143,44 @@ def test_factors_of_matrices_of_open_sizes(sizes):
         results.append((value, *torch.autograd.grad(value.sum(), leaf)))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("error::relax.frontend.torch.compile.FallbackWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(4, 3, 5), (4, 3, 5, 6), (2, 3, 4, 5, 6)])
+def test_norms_of_a_batch(twins, trains, sizes, dtype):
+    """Of an instance and of a batch, with and without running statistics, which move as they do in torch."""
+    rank, tolerance = len(sizes) - 2, 4e-2 if dtype == torch.bfloat16 else 1e-4
+    for kind in ("InstanceNorm", "BatchNorm"):
+        for tracked in (False, True):
+            norm = getattr(nn, f"{kind}{rank}d")(3, affine=True, track_running_stats=tracked).to(dtype)
+            trains(twins(norm, target=PLAIN_LOOPS), torch.randn(*sizes).to(dtype), tolerance=tolerance)
+
+
+@pytest.mark.filterwarnings("error::relax.frontend.torch.compile.FallbackWarning")
+def test_gradients_of_adaptive_pools(twins, trains):
+    """Windows that overlap, and means to sizes that are open."""
+
+    class Pools(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(2, 2, 1)
+
+        def forward(self, x):
+            y = self.first(x)
+            means = functional.adaptive_avg_pool2d(y, (3, None))
+            return functional.adaptive_max_pool2d(y, (4, 3)).sum((2, 3)) + means.square().sum((2, 3))
+
+    pair = twins(Pools(), target=PLAIN_LOOPS)
+    for sizes in ((2, 2, 7, 5), (3, 2, 6, 8)):
+        trains(pair, torch.randn(*sizes))
+
+
+@pytest.mark.filterwarnings("error::relax.frontend.torch.compile.FallbackWarning")
+def test_gradients_that_are_zero():
+    """Torch makes those of functions of steps without memory."""
+    x = torch.randn(4, requires_grad=True)
+    compiled = torch.compile(lambda x: torch.sgn(x) * 2, backend="relax", options={"target": PLAIN_LOOPS})
+    value = compiled(x)
+    torch.testing.assert_close(value, torch.sgn(x) * 2)
+    torch.testing.assert_close(torch.autograd.grad(value.sum(), x)[0], torch.zeros(4))

@@ -16,6 +16,7 @@ from . import (
     flash_attention,
     indexing,
     integers,
+    iterated,
     linear,
     linear_algebra,
     nn,
@@ -30,7 +31,7 @@ from . import (
 )
 
 __all__ = [
-    "adaptive", "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder", "fft",
-    "flash_attention", "indexing", "integers", "linear", "linear_algebra", "nn", "order", "quantized", "random",
-    "recurrent", "reduce", "resize", "shape", "special",
+    "adaptive", "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder",
+    "fft", "flash_attention", "indexing", "integers", "iterated", "linear", "linear_algebra", "nn", "order",
+    "quantized", "random", "recurrent", "reduce", "resize", "shape", "special",
 ]  # fmt: skip

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .... import op, te
+from ....expr import PrimValue
 from ....ir import RelaxExpr
 from ....prim import IntImm, PrimExpr, const, intrin, simplify
-from ..emitter import Emitter, product
+from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import register
+from .backward import adaptive_average_backward
 from .nn import Numbers, each, in_batch, max_pool
 
 _AVERAGE = {1: op.nn.adaptive_avg_pool1d, 2: op.nn.adaptive_avg_pool2d, 3: op.nn.adaptive_avg_pool3d}
@@ -20,17 +22,60 @@ _AVERAGE = {1: op.nn.adaptive_avg_pool1d, 2: op.nn.adaptive_avg_pool2d, 3: op.nn
 
 def _adaptive_avg_pool(count: int) -> Callable[..., RelaxExpr]:
     def convert(g: Emitter, x: RelaxExpr, output_size: Numbers) -> RelaxExpr:
-        sizes = each(output_size, count)
+        sizes = cast("Sequence[Any]", each(output_size, count))
         if all(size == 1 for size in sizes):
             return op.mean(x, axis=list(range(g.ndim(x) - count, g.ndim(x))), keepdims=True)
+        if not all(isinstance(size, int) for size in sizes):
+            shares = [_shares(g, size, n) for size, n in zip(sizes, g.dims(x)[-count:], strict=True)]
+            return _along_each(g, x, shares)
         return in_batch(g, x, count, lambda data: _AVERAGE[count](data, output_size=sizes))
+
+    return convert
+
+
+def _shares(g: Emitter, count: Dim, size: Dim) -> RelaxExpr:
+    """Return the matrix (count, size) of the share of each element in the mean of each window."""
+    m, n = (g.tensor(number, "int64") for number in (count, size))
+    one = g.const(1, "int64")
+    window = g.emit(op.expand_dims(op.arange(PrimValue(as_dim(count)), dtype="int64"), [1]))
+    place = g.emit(op.arange(PrimValue(as_dim(size)), dtype="int64"))
+    start = g.emit(op.floor_divide(op.multiply(window, n), m))
+    end = op.floor_divide(op.subtract(op.add(op.multiply(op.add(window, one), n), m), one), m)
+    end = g.emit(end)
+    inside = op.logical_and(op.greater_equal(place, start), op.less(place, end))
+    return g.emit(op.divide(op.astype(inside, "float64"), op.astype(op.subtract(end, start), "float64")))
+
+
+def _along_each(g: Emitter, x: RelaxExpr, matrices: Sequence[RelaxExpr]) -> RelaxExpr:
+    """Return x, each of whose last axes is multiplied by a matrix."""
+    dtype, ndim = str(g.dtype(x)), g.ndim(x)
+    wide = "float64" if dtype == "float64" else "float32"
+    result = g.cast(x, wide)
+    for axis, matrix in enumerate(matrices, ndim - len(matrices)):
+        order = [*(a for a in range(ndim) if a != axis), axis]
+        back = sorted(range(ndim), key=order.__getitem__)
+        moved = op.matmul(op.permute_dims(result, order), op.permute_dims(g.cast(matrix, wide)))
+        result = g.emit(op.permute_dims(g.emit(moved), back))
+    return g.cast(result, dtype)
+
+
+def _adaptive_avg_pool_backward(count: int) -> Callable[..., RelaxExpr]:
+    """Return the converter of gradients of pools to open sizes; others have rules of their operators."""
+
+    def convert(g: Emitter, grad: RelaxExpr, x: RelaxExpr) -> RelaxExpr:
+        sizes, dims = g.dims(grad)[-count:], g.dims(x)[-count:]
+        if all(isinstance(size, IntImm) for size in sizes):
+            return adaptive_average_backward(count)(g, grad, x)
+        shares = [_shares(g, size, n) for size, n in zip(sizes, dims, strict=True)]
+        return _along_each(g, grad, [g.emit(op.permute_dims(matrix)) for matrix in shares])
 
     return convert
 
 
 def _adaptive_max_pool(count: int) -> Callable[..., Any]:
     def convert(g: Emitter, x: RelaxExpr, output_size: Numbers) -> Any:
-        sizes, ndim = each(output_size, count), g.ndim(x)
+        sizes = cast("Sequence[Any]", each(output_size, count))
+        ndim = g.ndim(x)
         dims = [dim.value if isinstance(dim, IntImm) else 0 for dim in g.dims(x)[-count:]]
         if all(size == 1 for size in sizes) and not g.reads(1):
             return [op.max(x, axis=list(range(ndim - count, ndim)), keepdims=True), None]
@@ -105,3 +150,5 @@ for _count in (1, 2, 3):
     register(f"aten.adaptive_avg_pool{_count}d", _adaptive_avg_pool(_count))
     register(f"aten._adaptive_avg_pool{_count}d", _adaptive_avg_pool(_count))
     register(f"aten.adaptive_max_pool{_count}d", _adaptive_max_pool(_count))
+for _count in (2, 3):
+    register(f"aten._adaptive_avg_pool{_count}d_backward", _adaptive_avg_pool_backward(_count))

@@ -198,7 +198,9 @@ for _count in (1, 2, 3):
     register(f"aten.replication_pad{_count}d_backward", _of_data(f"aten.replication_pad{_count}d.default"))
 
 
-def _adaptive_average(spatial: int) -> Callable[..., RelaxExpr]:
+def adaptive_average_backward(spatial: int) -> Callable[..., RelaxExpr]:
+    """Return the converter of gradients of an adaptive average pool to known sizes."""
+
     def convert(g: Emitter, grad_output: RelaxExpr, x: RelaxExpr) -> RelaxExpr:
         sizes = [getattr(size, "value", None) for size in g.dims(grad_output)[-spatial:]]
         if None in sizes:
@@ -208,8 +210,6 @@ def _adaptive_average(spatial: int) -> Callable[..., RelaxExpr]:
     return convert
 
 
-for _count in (2, 3):
-    register(f"aten._adaptive_avg_pool{_count}d_backward", _adaptive_average(_count))
 for _name in (
     *(f"upsample_nearest{count}d" for count in (1, 2, 3)),
     *(f"_upsample_nearest_exact{count}d" for count in (1, 2, 3)),

@@ -160,12 +160,7 @@ def _sizes(g: Emitter, indices: RelaxExpr, kept: RelaxExpr | None, bag: RelaxExp
 
 
 def _places_of_maxima(
-    g: Emitter,
-    rows: RelaxExpr,
-    indices: RelaxExpr,
-    kept: RelaxExpr | None,
-    bag: RelaxExpr,
-    greatest: RelaxExpr | None,
+    g: Emitter, rows: RelaxExpr, indices: RelaxExpr, kept: RelaxExpr | None, bag: RelaxExpr, greatest: RelaxExpr | None
 ) -> RelaxExpr | None:
     """Return the index of the first row of a bag that has its maximum, 0 of an empty bag; None if nothing reads it."""
     if greatest is None or not g.reads(3):

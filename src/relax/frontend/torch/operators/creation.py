@@ -54,6 +54,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():  # what is not
     register(f"aten.new_{_name}", _of_new_sizes(_value))
 register("aten.empty.memory_format", _of_sizes(0))
 register("aten.empty_permuted", _of_sizes(0))
+register("aten._efficientzerotensor", _of_sizes(0))
 
 
 @converter("aten.empty_strided")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....expr import ShapeExpr
+from ....expr import ShapeExpr, Tuple
 from ....ir import RelaxExpr
-from ....prim import IntImm, PrimExpr, const
+from ....prim import IntImm, PrimExpr, const, intrin, simplify
 from ....struct_info import ShapeStructInfo
 from ..emitter import Emitter, as_dim
 from ..registry import converter
@@ -139,44 +139,69 @@ def cdist(g: Emitter, a: RelaxExpr, b: RelaxExpr, p: float, compute_mode: int | 
 
 
 @converter("aten._cdist_backward")
-def cdist_backward(
-    g: Emitter, grad: RelaxExpr, a: RelaxExpr, b: RelaxExpr, p: float, distance: RelaxExpr
-) -> RelaxExpr:
+def cdist_backward(g: Emitter, grad: RelaxExpr, a: RelaxExpr, b: RelaxExpr, p: float, distance: RelaxExpr) -> RelaxExpr:
     """The gradient by the rows of a; 0 for pairs of equal rows."""
     dims, dtype = g.shape(), g.out_dtype
     if p == 0 or any(isinstance(dim, IntImm) and dim.value == 0 for dim in dims):
         return op.zeros(ShapeExpr(dims), dtype)
     wide = "float64" if dtype == "float64" else "float32"
     a, b, grad, distance = (g.cast(x, wide) for x in (a, b, grad, distance))
-    zero = g.const(0, wide)
     difference = g.emit(op.subtract(op.expand_dims(a, [-2]), op.expand_dims(b, [-3])))
     norm, grad = (g.emit(op.expand_dims(x, [-1])) for x in (distance, grad))
+    return g.cast(g.emit(op.sum(_slopes(g, difference, norm, grad, p), axis=[-2])), dtype)
+
+
+def _slopes(g: Emitter, difference: RelaxExpr, norm: RelaxExpr, grad: RelaxExpr, p: float) -> RelaxExpr:
+    """The gradient of a p-norm by the elements of a difference; 0 where the norm is 0."""
+    dtype = str(g.dtype(difference))
+    zero, one = g.const(0, dtype), g.const(1, dtype)
     signed = op.multiply(op.sign(difference), grad)
-    is_zero = op.equal(norm, zero)
     if p == 1:
-        parts = signed
-    elif p in (float("inf"), float("-inf")):
-        parts = op.where(op.equal(op.abs(difference), norm), signed, zero)
-    elif p == 2:
-        parts = op.where(is_zero, zero, op.divide(op.multiply(difference, grad), norm))
-    else:
-        if p < 1:  # of an element that is 0 the power is infinite
-            is_zero = op.logical_or(is_zero, op.equal(difference, zero))
-        share = op.divide(op.abs(difference), op.where(is_zero, g.const(1, wide), norm))
-        power = op.power(op.where(is_zero, g.const(1, wide), share), g.const(p - 1, wide))
-        parts = op.where(is_zero, zero, op.multiply(signed, power))
-    return g.cast(g.emit(op.sum(g.emit(parts), axis=[-2])), dtype)
+        return g.emit(signed)
+    if p in (float("inf"), float("-inf")):
+        return g.emit(op.where(op.equal(op.abs(difference), norm), signed, zero))
+    is_zero = op.equal(norm, zero)
+    if p == 2:
+        return g.emit(op.where(is_zero, zero, op.divide(op.multiply(difference, grad), norm)))
+    if p < 1:  # of an element that is 0 the power is infinite
+        is_zero = op.logical_or(is_zero, op.equal(difference, zero))
+    is_zero = g.emit(is_zero)
+    share = op.divide(op.abs(difference), op.where(is_zero, one, norm))
+    power = op.power(op.where(is_zero, one, share), g.const(p - 1, dtype))
+    return g.emit(op.where(is_zero, zero, op.multiply(signed, power)))
 
 
 @converter("aten._pdist_forward")
 def pdist(g: Emitter, x: RelaxExpr, p: float = 2) -> RelaxExpr:
     """The norm of the difference of each pair of rows."""
-    count = g.dims(x)[0]
-    if not isinstance(count, IntImm):
-        g.unsupported("pdist of a number of rows that is not known", "use torch.cdist")
-    pairs = [(i, j) for i in range(count.value) for j in range(i + 1, count.value)]
-    first, second = (g.const([pair[k] for pair in pairs], "int64") for k in (0, 1))
+    first, second = _pairs(g, x)
     return _norm(g, g.emit(op.subtract(op.take(x, first, 0), op.take(x, second, 0))), p)
+
+
+@converter("aten._pdist_backward")
+def pdist_backward(g: Emitter, grad: RelaxExpr, x: RelaxExpr, p: float, distance: RelaxExpr) -> RelaxExpr:
+    """The gradient by the rows: that of each pair is added to its first row and subtracted from the second."""
+    dtype, dims = g.out_dtype, g.dims(x)
+    if p == 0:
+        return op.zeros(ShapeExpr(dims), dtype)
+    first, second = _pairs(g, x)
+    difference = g.emit(op.subtract(op.take(x, first, 0), op.take(x, second, 0)))
+    norm, grad = (g.emit(op.expand_dims(item, [-1])) for item in (distance, grad))
+    parts = _slopes(g, difference, norm, grad, p)
+    added = op.index_put(op.zeros(ShapeExpr(dims), dtype), Tuple([first]), parts, accumulate=True)
+    return op.index_put(added, Tuple([second]), op.negative(parts), accumulate=True)
+
+
+def _pairs(g: Emitter, x: RelaxExpr) -> list[RelaxExpr]:
+    """The numbers of the first and of the second row of each pair of different rows, in order."""
+    count = g.dims(x)[0]
+    size = simplify(intrin.floordiv(count * (count - 1), 2))
+    if isinstance(count, IntImm):
+        pairs = [(i, j) for i in range(count.value) for j in range(i + 1, count.value)]
+        return [g.const([pair[k] for pair in pairs], "int64") for k in (0, 1)]
+    above = op.triu(op.full(ShapeExpr([count, count]), g.const(1, "int32"), "int32"), 1)
+    found = g.cast_shape(g.emit(op.nonzero(above)), [const(2, "int64"), size])
+    return [g.reshape(g.emit(op.strided_slice(found, [0], [k], [k + 1])), [size]) for k in (0, 1)]
 
 
 def _norm(g: Emitter, x: RelaxExpr, p: float) -> RelaxExpr:

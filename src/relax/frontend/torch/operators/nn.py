@@ -134,6 +134,7 @@ def convolution(
 
 def max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
     """Return the converter of maximum pools of spatial dimensions."""
+
     def convert(
         g: Emitter,
         x: RelaxExpr,

@@ -67,8 +67,8 @@ def batch_norm_in_training(
     size = g.tensor(count, wide)
     unbiased = op.multiply(variance, op.divide(size, op.subtract(size, g.const(1, wide))))
     moved = [
-        g.cast(g.emit(_moved(g, old, new, momentum, wide)), str(g.dtype(old)))
-        for old, new in ((running_mean, mean), (running_var, unbiased))
+        g.cast(g.emit(_moved(g, old, new, momentum, wide)), dtype_name(example.dtype))
+        for old, new, example in zip((running_mean, running_var), (mean, unbiased), g.value[3:], strict=True)
     ]
     return [result, *kept, *moved]
 
