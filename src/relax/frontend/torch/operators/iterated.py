@@ -19,7 +19,7 @@ from ....tir.stmt import AllocBuffer, BufferStore, LetStmt, SeqStmt, Stmt, While
 from ....topi.grad import nested
 from ..emitter import Emitter
 from ..registry import register
-from .special import BERNOULLI, log_gamma
+from .special import BERNOULLI, kept, log_gamma, polynomial
 
 Scalars: TypeAlias = Sequence[PrimExpr]
 Step: TypeAlias = Callable[[Scalars, Scalars], Sequence[PrimExpr]]
@@ -81,39 +81,26 @@ def _wide(g: Emitter, *values: Any) -> list[ExprWithOp]:
     return [cast("ExprWithOp", g.emit(op.broadcast_to(tensor, shape))) for tensor in tensors]
 
 
-def _kept(g: Emitter, x: RelaxExpr) -> ExprWithOp:
-    """Return an expression as a variable, to be read several times."""
-    return cast("ExprWithOp", g.emit(x))
-
-
-def _summed(g: Emitter, x: ExprWithOp, coefficients: Sequence[float]) -> ExprWithOp:
-    """Return the polynomial of these coefficients, that of x⁰ first."""
-    result: ExprWithOp = x * coefficients[-1]
-    for coefficient in reversed(coefficients[1:-1]):
-        result = (result + coefficient) * x
-    return _kept(g, result + coefficients[0])
-
-
 # ------------------------------------------------------------------------------------- incomplete gamma functions
 
 
 def _excess(g: Emitter, ratio: ExprWithOp) -> ExprWithOp:
     """Return μ - log(1 + μ) of μ = `ratio`, from its power series where that loses no digits."""
-    near = _kept(g, op.minimum(op.maximum(ratio, -0.02), 0.02))
-    series = _summed(g, near, [0.0, 0.0, *((-1.0) ** k / k for k in range(2, 12))])
-    return _kept(g, op.where(op.equal(near, ratio), series, ratio - op.log(ratio + 1.0)))
+    near = kept(g, op.minimum(op.maximum(ratio, -0.02), 0.02))
+    series = polynomial(g, near, [0.0, 0.0, *((-1.0) ** k / k for k in range(2, 12))])
+    return kept(g, op.where(op.equal(near, ratio), series, ratio - op.log(ratio + 1.0)))
 
 
 def _leading(g: Emitter, a: ExprWithOp, x: ExprWithOp, excess: ExprWithOp) -> ExprWithOp:
     """Return x^a e^-x / Γ(a + 1): by Stirling's series (DLMF 5.11.1) for a of at least 10."""
-    large = _kept(g, op.maximum(a, 10.0))
-    inverse = _kept(g, 1.0 / large)
+    large = kept(g, op.maximum(a, 10.0))
+    inverse = kept(g, 1.0 / large)
     tail = [number / ((2 * k) * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
-    series = _summed(g, _kept(g, inverse * inverse), tail) * inverse
+    series = polynomial(g, kept(g, inverse * inverse), tail) * inverse
     high = op.exp(-(large * excess) - series) / op.sqrt(large * (2 * math.pi))
-    small = _kept(g, op.minimum(a, 10.0))
-    low = op.exp(small * op.log(x) - x - _kept(g, log_gamma(g, _kept(g, small + 1.0))))
-    return _kept(g, op.where(op.less(a, 10.0), low, high))
+    small = kept(g, op.minimum(a, 10.0))
+    low = op.exp(small * op.log(x) - x - kept(g, log_gamma(g, kept(g, small + 1.0))))
+    return kept(g, op.where(op.less(a, 10.0), low, high))
 
 
 def _series(g: Emitter, a: ExprWithOp, x: ExprWithOp) -> ExprWithOp:
@@ -163,13 +150,13 @@ def _uniform(g: Emitter, a: ExprWithOp, ratio: ExprWithOp, excess: ExprWithOp, s
 
     The terms from the second on are below 1e-12.
     """
-    eta = _kept(g, op.sqrt(excess * 2.0) * op.sign(ratio))
+    eta = kept(g, op.sqrt(excess * 2.0) * op.sign(ratio))
     is_near = op.less(op.abs(eta), 0.01)
-    near = _summed(g, _kept(g, op.minimum(op.maximum(eta, -0.01), 0.01)),
+    near = polynomial(g, kept(g, op.minimum(op.maximum(eta, -0.01), 0.01)),
                    [-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600])  # fmt: skip
     first = op.where(is_near, near, 1.0 / op.where(is_near, 1.0, ratio) - 1.0 / op.where(is_near, 1.0, eta))
     weight = op.exp(-(a * excess)) / op.sqrt(a * (2 * math.pi))
-    return _kept(g, op.erfc(eta * op.sqrt(a * 0.5) * sign) * 0.5 + weight * first * sign)
+    return kept(g, op.erfc(eta * op.sqrt(a * 0.5) * sign) * 0.5 + weight * first * sign)
 
 
 def _incomplete_gamma(upper: bool) -> Callable[..., RelaxExpr]:
@@ -177,16 +164,16 @@ def _incomplete_gamma(upper: bool) -> Callable[..., RelaxExpr]:
 
     def convert(g: Emitter, of: RelaxExpr, at: RelaxExpr) -> RelaxExpr:
         a, x = _wide(g, of, at)
-        is_proper = _kept(g, op.logical_and(op.logical_and(op.greater(a, 0.0), op.less(a, math.inf)),
+        is_proper = kept(g, op.logical_and(op.logical_and(op.greater(a, 0.0), op.less(a, math.inf)),
                                             op.logical_and(op.greater(x, 0.0), op.less(x, math.inf))))  # fmt: skip
-        b, y = (_kept(g, op.where(is_proper, value, 1.0)) for value in (a, x))
-        ratio = _kept(g, (y - b) / b)
+        b, y = (kept(g, op.where(is_proper, value, 1.0)) for value in (a, x))
+        ratio = kept(g, (y - b) / b)
         excess = _excess(g, ratio)
-        is_large = _kept(g, op.greater_equal(b, LARGE))
-        c, z = (_kept(g, op.where(is_large, 1.0, value)) for value in (b, y))
+        is_large = kept(g, op.greater_equal(b, LARGE))
+        c, z = (kept(g, op.where(is_large, 1.0, value)) for value in (b, y))
         leading = _leading(g, b, y, excess)
         below, above = leading * _series(g, c, z), leading * b * _fraction(g, c, z)
-        is_above = _kept(g, op.greater(y, b + 1.0))
+        is_above = kept(g, op.greater(y, b + 1.0))
         if upper:
             large = _uniform(g, b, ratio, excess, 1.0)
             finite = op.where(is_above, above, 1.0 - below)
@@ -223,12 +210,12 @@ SHIFT = 10
 def zeta(g: Emitter, x: RelaxExpr, q: RelaxExpr) -> RelaxExpr:
     """Hurwitz' ζ(x, q) by the Euler-Maclaurin formula (DLMF 25.11.5): ∞ at its poles, NaN where torch has it."""
     a, b = _wide(g, x, q)
-    is_pole = _kept(g, op.logical_and(op.less_equal(b, 0.0), op.equal(op.floor(b), b)))
+    is_pole = kept(g, op.logical_and(op.less_equal(b, 0.0), op.equal(op.floor(b), b)))
     is_real = op.logical_or(op.greater(b, 0.0), op.equal(op.floor(a), a))
     is_bounded = op.logical_and(op.less(a, math.inf), op.less(op.abs(b), math.inf))
     is_odd = op.logical_or(is_pole, op.less_equal(a, 1.0))
-    is_finite = _kept(g, op.logical_and(op.logical_and(is_bounded, is_real), op.logical_not(is_odd)))
-    s, start = _kept(g, op.where(is_finite, a, 2.0)), _kept(g, op.where(is_finite, b, 1.0))
+    is_finite = kept(g, op.logical_and(op.logical_and(is_bounded, is_real), op.logical_not(is_odd)))
+    s, start = kept(g, op.where(is_finite, a, 2.0)), kept(g, op.where(is_finite, b, 1.0))
 
     def goes_on(state: Scalars, at: Scalars) -> PrimExpr:
         place, term, total, count = state
@@ -245,13 +232,13 @@ def zeta(g: Emitter, x: RelaxExpr, q: RelaxExpr) -> RelaxExpr:
 
     summed = _iterated(g, "zeta_sum", [s, start], begin, goes_on, advance, 2)
     end = _iterated(g, "zeta_end", [s, start], begin, goes_on, advance, 0)
-    power = _kept(g, op.power(end, -s))
+    power = kept(g, op.power(end, -s))
     tail = end * power / (s - 1.0) + power * 0.5
-    factor: ExprWithOp = _kept(g, s / end)
-    inverse = _kept(g, 1.0 / (end * end))
+    factor: ExprWithOp = kept(g, s / end)
+    inverse = kept(g, 1.0 / (end * end))
     for k, number in enumerate(BERNOULLI, 1):
         tail = tail + factor * power * (number / math.factorial(2 * k))
-        factor = _kept(g, factor * (s + float(2 * k - 1)) * (s + float(2 * k)) * inverse)
+        factor = kept(g, factor * (s + float(2 * k - 1)) * (s + float(2 * k)) * inverse)
     is_needed = op.greater(op.abs(power), op.abs(summed) * EPSILON)
     value = op.where(is_needed, summed + tail, summed)
     nan, infinite = g.const(math.nan, "float64"), g.const(math.inf, "float64")
@@ -272,7 +259,7 @@ Following: TypeAlias = Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr], PrimEx
 """The polynomial of the degree k + 1, from k, x, and those of the degrees k and k - 1."""
 
 
-def _polynomial(name: str, first: First, following: Following) -> Callable[..., RelaxExpr]:
+def _family(name: str, first: First, following: Following) -> Callable[..., RelaxExpr]:
     """Return the converter of a family: p₀ = 1, p₁ = first(x), pₖ₊₁ = following(k, x, pₖ, pₖ₋₁), 0 below p₀."""
 
     def convert(g: Emitter, x: RelaxExpr, n: RelaxExpr) -> RelaxExpr:
@@ -326,5 +313,5 @@ _FAMILIES: dict[str, tuple[First, Following]] = {
     "legendre_polynomial_p": (lambda x: x, lambda k, x, p, q: ((k + k + 1.0) * x * p - k * q) / (k + 1.0)),
 }
 
-for _name, _family in _FAMILIES.items():
-    register(f"aten.special_{_name}", _polynomial(_name, *_family))
+for _name, _rules in _FAMILIES.items():
+    register(f"aten.special_{_name}", _family(_name, *_rules))

@@ -126,34 +126,34 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 # ------------------------------------------------------------------------------------- parts of formulas
 
 
-def _kept(g: Emitter, x: RelaxExpr) -> ExprWithOp:
+def kept(g: Emitter, x: RelaxExpr) -> ExprWithOp:
     """Return an expression as a variable, to be read several times."""
     return cast("ExprWithOp", g.emit(x))
 
 
-def _polynomial(g: Emitter, x: ExprWithOp, coefficients: Sequence[float]) -> ExprWithOp:
+def polynomial(g: Emitter, x: ExprWithOp, coefficients: Sequence[float]) -> ExprWithOp:
     """Return the polynomial of these coefficients, that of x⁰ first."""
     result: ExprWithOp = x * coefficients[-1]
     for coefficient in reversed(coefficients[1:-1]):
         result = (result + coefficient) * x
-    return _kept(g, result + coefficients[0])
+    return kept(g, result + coefficients[0])
 
 
 def _on(g: Emitter, x: ExprWithOp, low: float, high: float, coefficients: Sequence[float]) -> ExprWithOp:
     """Return the polynomial that is fitted on an interval; x outside of it is moved to its nearer end."""
     inside = op.minimum(op.maximum(x, low), high)
-    return _polynomial(g, _kept(g, (inside - (low + high) / 2) * (2 / (high - low))), coefficients)
+    return polynomial(g, kept(g, (inside - (low + high) / 2) * (2 / (high - low))), coefficients)
 
 
 def _sine_of_turns(g: Emitter, x: ExprWithOp) -> tuple[ExprWithOp, ExprWithOp]:
     """Return sin πx and cos πx but for a common sign, exact near whole numbers."""
-    angle = _kept(g, (x - op.round(x)) * math.pi)
-    return _kept(g, op.sin(angle)), _kept(g, op.cos(angle))
+    angle = kept(g, (x - op.round(x)) * math.pi)
+    return kept(g, op.sin(angle)), kept(g, op.cos(angle))
 
 
 def _is_pole(g: Emitter, x: ExprWithOp) -> ExprWithOp:
     """True for 0 and negative whole numbers, at which gamma functions have poles."""
-    return _kept(g, op.logical_and(op.less_equal(x, 0.0), op.equal(op.floor(x), x)))
+    return kept(g, op.logical_and(op.less_equal(x, 0.0), op.equal(op.floor(x), x)))
 
 
 def _in_float64(function: Function) -> Callable[..., RelaxExpr]:
@@ -175,22 +175,22 @@ def _wide(g: Emitter, x: Any) -> ExprWithOp:
 
 def log_gamma(g: Emitter, x: ExprWithOp) -> RelaxExpr:
     """log |Γ(x)|: Stirling's series (DLMF 5.11.1) from 8.5 on, recurrence below, reflection (5.5.3) of negative x."""
-    is_negative = _kept(g, op.less(x, 0.0))
-    a = _kept(g, op.where(is_negative, 1.0 - x, x))
+    is_negative = kept(g, op.less(x, 0.0))
+    a = kept(g, op.where(is_negative, 1.0 - x, x))
     is_low = op.less(a, 0.75)
-    near = _kept(g, op.where(is_low, a + 1.0, a))
+    near = kept(g, op.where(is_low, a + 1.0, a))
     low = _on(g, near, 0.75, 2.5, LOG_GAMMA) * (near - 1.0) * (near - 2.0) - op.where(is_low, op.log(a), 0.0)
-    is_middle = _kept(g, op.less(a, 8.5))
+    is_middle = kept(g, op.less(a, 8.5))
     product: ExprWithOp = a
     for step in range(1, 6):
         product = product * (a + float(step))
-    y = _kept(g, op.where(is_middle, a + 6.0, a))
-    inverse = _kept(g, 1.0 / y)
+    y = kept(g, op.where(is_middle, a + 6.0, a))
+    inverse = kept(g, 1.0 / y)
     tail = [number / ((2 * k) * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
-    series = _polynomial(g, _kept(g, inverse * inverse), tail) * inverse
+    series = polynomial(g, kept(g, inverse * inverse), tail) * inverse
     stirling = (y - 0.5) * (op.log(y) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5) + series
     high = stirling - op.where(is_middle, op.log(op.where(is_middle, product, 1.0)), 0.0)
-    positive = _kept(g, op.where(op.less(a, 2.5), low, high))
+    positive = kept(g, op.where(op.less(a, 2.5), low, high))
     sine, _ = _sine_of_turns(g, x)
     reflected = math.log(math.pi) - op.log(op.abs(sine)) - positive
     finite = op.where(op.logical_or(_is_pole(g, x), op.isinf(x)), INF, op.where(is_negative, reflected, positive))
@@ -223,32 +223,32 @@ def polygamma(g: Emitter, n: int, x: RelaxExpr) -> RelaxExpr:
 
 def _polygamma(g: Emitter, n: int, x: ExprWithOp) -> ExprWithOp:
     """The derivative n + 1 of log Γ(x) off its poles; of negative x by reflection (DLMF 5.15.6)."""
-    is_negative = _kept(g, op.less(x, 0.0))
-    positive = _kept(g, _polygamma_of_positive(g, n, _kept(g, op.where(is_negative, 1.0 - x, x))))
+    is_negative = kept(g, op.less(x, 0.0))
+    positive = kept(g, _polygamma_of_positive(g, n, kept(g, op.where(is_negative, 1.0 - x, x))))
     sine, cosine = _sine_of_turns(g, x)
-    cotangent = _kept(g, cosine / sine)
+    cotangent = kept(g, cosine / sine)
     slope = [0.0, 1.0]  # π^n times this polynomial of the cotangent is its derivative n
     for _ in range(n):
         derived = [k * c for k, c in enumerate(slope)][1:]
         slope = [-c for c in derived] + [0.0, 0.0]
         for k, c in enumerate(derived):
             slope[k + 2] -= c
-    turned = _polynomial(g, cotangent, slope) * math.pi ** (n + 1)
+    turned = polynomial(g, cotangent, slope) * math.pi ** (n + 1)
     return op.where(is_negative, (positive if n % 2 == 0 else -positive) - turned, positive)
 
 
 def _polygamma_of_positive(g: Emitter, n: int, x: ExprWithOp) -> ExprWithOp:
     """By recurrence (DLMF 5.15.5) to an argument of at least 10 + n, then asymptotically (5.11.2, 5.15.8)."""
     count, factorial = 10 + n, float(math.factorial(n))
-    is_small = _kept(g, op.less(x, float(count)))
-    before = _power(g, _kept(g, 1.0 / x), n + 1)
+    is_small = kept(g, op.less(x, float(count)))
+    before = _power(g, kept(g, 1.0 / x), n + 1)
     for step in range(1, count):
-        before = before + _power(g, _kept(g, 1.0 / (x + float(step))), n + 1)
-    y = _kept(g, op.where(is_small, x + float(count), x))
-    inverse = _kept(g, 1.0 / y)
-    square = _kept(g, inverse * inverse)
+        before = before + _power(g, kept(g, 1.0 / (x + float(step))), n + 1)
+    y = kept(g, op.where(is_small, x + float(count), x))
+    inverse = kept(g, 1.0 / y)
+    square = kept(g, inverse * inverse)
     terms = [b * math.factorial(2 * k + n - 1) / math.factorial(2 * k) for k, b in enumerate(BERNOULLI, 1)]
-    series = _polynomial(g, square, terms) * square + inverse * (factorial / 2)
+    series = polynomial(g, square, terms) * square + inverse * (factorial / 2)
     first = _power(g, inverse, n) * (series + math.factorial(n - 1)) if n else series - op.log(y)
     total = first + op.where(is_small, before * factorial, 0.0)
     return total if n % 2 else -total
@@ -259,7 +259,7 @@ def _power(g: Emitter, x: ExprWithOp, exponent: int) -> ExprWithOp:
     result = x
     for _ in range(exponent - 1):
         result = result * x
-    return _kept(g, result)
+    return kept(g, result)
 
 
 # ------------------------------------------------------------------------------------- the error function
@@ -270,14 +270,14 @@ def _inverse_of_erf(g: Emitter, y: ExprWithOp, q: ExprWithOp) -> ExprWithOp:
 
     A polynomial near the result, and one step of Halley's method, which cubes the relative error.
     """
-    a = _kept(g, op.abs(y))
-    is_centre = _kept(g, op.less_equal(a, 0.5))
-    s = _kept(g, op.sqrt(-op.log(q * (2.0 - q))))
-    near, far = _on(g, _kept(g, s * s), 0.0, 6.0, TAIL_NEAR), _on(g, _kept(g, 1.0 / s), 1 / 28, 6**-0.5, TAIL_FAR)
+    a = kept(g, op.abs(y))
+    is_centre = kept(g, op.less_equal(a, 0.5))
+    s = kept(g, op.sqrt(-op.log(q * (2.0 - q))))
+    near, far = _on(g, kept(g, s * s), 0.0, 6.0, TAIL_NEAR), _on(g, kept(g, 1.0 / s), 1 / 28, 6**-0.5, TAIL_FAR)
     tail = s * op.where(op.less(s, math.sqrt(6.0)), near, far)
-    x = _kept(g, op.where(is_centre, a * _on(g, _kept(g, a * a), 0.0, 0.25, CENTRE), tail))
+    x = kept(g, op.where(is_centre, a * _on(g, kept(g, a * a), 0.0, 0.25, CENTRE), tail))
     excess = op.where(is_centre, op.erf(x) - a, q - op.erfc(x))
-    step = _kept(g, excess / (op.exp(-(x * x)) * (2 / math.sqrt(math.pi))))
+    step = kept(g, excess / (op.exp(-(x * x)) * (2 / math.sqrt(math.pi))))
     found = x - step / (1.0 + x * step)
     size = op.where(op.equal(q, 0.0), INF, op.where(op.less(q, 0.0), math.nan, found))
     return op.where(op.less(y, 0.0), -size, size)
@@ -285,31 +285,31 @@ def _inverse_of_erf(g: Emitter, y: ExprWithOp, q: ExprWithOp) -> ExprWithOp:
 
 def erfinv(g: Emitter, x: ExprWithOp) -> RelaxExpr:
     """The inverse of erf; NaN outside of [-1, 1]."""
-    return _inverse_of_erf(g, x, _kept(g, 1.0 - op.abs(x)))
+    return _inverse_of_erf(g, x, kept(g, 1.0 - op.abs(x)))
 
 
 def ndtri(g: Emitter, p: ExprWithOp) -> RelaxExpr:
     """The inverse of the normal distribution's cumulative function; NaN outside of [0, 1]."""
-    q = _kept(g, op.minimum(p, 1.0 - p) * 2.0)
-    return _inverse_of_erf(g, _kept(g, p * 2.0 - 1.0), q) * math.sqrt(2.0)
+    q = kept(g, op.minimum(p, 1.0 - p) * 2.0)
+    return _inverse_of_erf(g, kept(g, p * 2.0 - 1.0), q) * math.sqrt(2.0)
 
 
 def erfcx(g: Emitter, x: ExprWithOp) -> RelaxExpr:
     """e^(x²) erfc(x); of negative x by 2 e^(x²) - erfcx(-x), with the square in two parts, as the rest is rounded."""
-    a = _kept(g, op.abs(x))
-    positive = _kept(g, _polynomial(g, _kept(g, 1.0 - 7.5 / (a + 3.75)), SCALED_TAIL) / (a * 2.0 + 1.0))
-    b = _kept(g, op.minimum(a, 30.0))
-    head = _kept(g, op.floor(b * 16.0) / 16.0)
+    a = kept(g, op.abs(x))
+    positive = kept(g, polynomial(g, kept(g, 1.0 - 7.5 / (a + 3.75)), SCALED_TAIL) / (a * 2.0 + 1.0))
+    b = kept(g, op.minimum(a, 30.0))
+    head = kept(g, op.floor(b * 16.0) / 16.0)
     power = op.exp(head * head) * op.exp((b - head) * (b + head))
     return op.where(op.less(x, 0.0), power * 2.0 - positive, positive)
 
 
 def log_ndtr(g: Emitter, x: ExprWithOp) -> RelaxExpr:
     """The logarithm of the normal distribution's cumulative function; far below 0 from erfcx, which does not vanish."""
-    y = _kept(g, x * -(0.5**0.5))
-    low = op.log(_kept(g, erfcx(g, y)) * 0.5) - y * y
-    rest = _kept(g, op.erfc(-y) * -0.5)  # log(1 + rest) as elementwise.log1p computes it
-    above = _kept(g, rest + 1.0)
+    y = kept(g, x * -(0.5**0.5))
+    low = op.log(kept(g, erfcx(g, y)) * 0.5) - y * y
+    rest = kept(g, op.erfc(-y) * -0.5)  # log(1 + rest) as elementwise.log1p computes it
+    above = kept(g, rest + 1.0)
     exact = op.where(
         op.equal(above, 1.0), rest, op.log(above) * rest / op.where(op.equal(above, 1.0), 1.0, above - 1.0)
     )
@@ -332,19 +332,19 @@ def _bessel(order: int, scaled: bool) -> Function:
     coefficients = [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(32)]
 
     def function(g: Emitter, x: ExprWithOp) -> RelaxExpr:
-        a = _kept(g, op.abs(x))
+        a = kept(g, op.abs(x))
         is_near = op.less(a, 15.0)
-        b = _kept(g, op.minimum(a, 15.0))
-        near = _polynomial(g, _kept(g, b * b * 0.25), coefficients)
+        b = kept(g, op.minimum(a, 15.0))
+        near = polynomial(g, kept(g, b * b * 0.25), coefficients)
         near = near * b * 0.5 if order else near
-        c = _kept(g, op.maximum(a, 15.0))
-        far = _on(g, _kept(g, 1.0 / c), 0.0, 1 / 15, BESSEL_1_FAR if order else BESSEL_0_FAR) / op.sqrt(c)
+        c = kept(g, op.maximum(a, 15.0))
+        far = _on(g, kept(g, 1.0 / c), 0.0, 1 / 15, BESSEL_1_FAR if order else BESSEL_0_FAR) / op.sqrt(c)
         if scaled:
             result = op.where(is_near, near * op.exp(-b), far)
         else:
-            half = _kept(g, op.exp(op.minimum(c, 3000.0) * 0.5))  # I₀ overflows later than e^x
+            half = kept(g, op.exp(op.minimum(c, 3000.0) * 0.5))  # I₀ overflows later than e^x
             result = op.where(is_near, near, op.where(op.isinf(a), INF, far * half * half))
-        return op.where(op.less(x, 0.0), -_kept(g, result), result) if order else result
+        return op.where(op.less(x, 0.0), -kept(g, result), result) if order else result
 
     return function
 
@@ -360,42 +360,42 @@ register("aten.special_modified_bessel_i1", _in_float64(_bessel(1, False)))
 
 def _bessel_near(g: Emitter, order: int, x: ExprWithOp, second: bool) -> ExprWithOp:
     """J or Y for x of at most 8 by power series (DLMF 10.2.2, 10.8.1), which lose three digits at 8."""
-    quarter = _kept(g, x * x * 0.25)
+    quarter = kept(g, x * x * 0.25)
     first = [(-1.0) ** k / (math.factorial(k) * math.factorial(k + order)) for k in range(30)]
-    half = _kept(g, x * 0.5)
-    j = _polynomial(g, quarter, first)
-    j = _kept(g, j * half) if order else j
+    half = kept(g, x * 0.5)
+    j = polynomial(g, quarter, first)
+    j = kept(g, j * half) if order else j
     if not second:
         return j
     sums = [sum(1 / step for step in range(1, k + 1)) - EULER for k in range(31)]  # ψ(k + 1)
     terms = [c * (sums[k] + sums[k + order]) for k, c in enumerate(first)]
-    rest = _polynomial(g, quarter, terms)
+    rest = polynomial(g, quarter, terms)
     logarithm = op.log(half) * j * 2.0
-    return _kept(g, (logarithm - rest * half - 1.0 / half if order else logarithm - rest) * (1 / math.pi))
+    return kept(g, (logarithm - rest * half - 1.0 / half if order else logarithm - rest) * (1 / math.pi))
 
 
 def _bessel_far(g: Emitter, order: int, x: ExprWithOp, second: bool) -> ExprWithOp:
     """J or Y for x of at least 8 by the amplitudes of a cosine and a sine, of x less an odd part of π / 4."""
-    square = _kept(g, 1.0 / (x * x))
+    square = kept(g, 1.0 / (x * x))
     p = _on(g, square, 0.0, 1 / 64, PHASE_COSINE_1 if order else PHASE_COSINE_0)
-    q = _kept(g, _on(g, square, 0.0, 1 / 64, PHASE_SINE_1 if order else PHASE_SINE_0) / x)
-    sine, cosine = _kept(g, op.sin(x)), _kept(g, op.cos(x))
-    plus, minus = _kept(g, sine + cosine), _kept(g, sine - cosine)
+    q = kept(g, _on(g, square, 0.0, 1 / 64, PHASE_SINE_1 if order else PHASE_SINE_0) / x)
+    sine, cosine = kept(g, op.sin(x)), kept(g, op.cos(x))
+    plus, minus = kept(g, sine + cosine), kept(g, sine - cosine)
     of_cosine, of_sine = (minus, -plus) if order else (plus, minus)  # √2 times those of the angle
     wave = p * of_sine + q * of_cosine if second else p * of_cosine - q * of_sine
-    return _kept(g, wave / op.sqrt(x * math.pi))
+    return kept(g, wave / op.sqrt(x * math.pi))
 
 
 def _oscillating_bessel(order: int, second: bool) -> Function:
     """Return J₀, J₁, Y₀ or Y₁; Y is -∞ at 0 and NaN below, and all are NaN at infinity as torch has them."""
 
     def function(g: Emitter, x: ExprWithOp) -> RelaxExpr:
-        a = _kept(g, op.abs(x))
-        near = _bessel_near(g, order, _kept(g, op.minimum(a, 8.0)), second)
-        result = op.where(op.less(a, 8.0), near, _bessel_far(g, order, _kept(g, op.maximum(a, 8.0)), second))
+        a = kept(g, op.abs(x))
+        near = _bessel_near(g, order, kept(g, op.minimum(a, 8.0)), second)
+        result = op.where(op.less(a, 8.0), near, _bessel_far(g, order, kept(g, op.maximum(a, 8.0)), second))
         if second:
             return op.where(op.equal(x, 0.0), -INF, op.where(op.less(x, 0.0), math.nan, result))
-        return op.where(op.less(x, 0.0), -_kept(g, result), result) if order else result
+        return op.where(op.less(x, 0.0), -kept(g, result), result) if order else result
 
     return function
 
