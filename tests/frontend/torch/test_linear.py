@@ -13,6 +13,8 @@ nn, F = torch.nn, torch.nn.functional
 
 from torch_programs import exported  # noqa: E402
 
+from support import PLAIN_LOOPS  # noqa: E402
+
 
 def test_products(agrees):
     def products(a, b):
@@ -263,5 +265,22 @@ def test_gradients_of_distances(agrees, p, dtype):
     agrees(among, pairs, x, tolerance=1e-5)
 
 
-def test_distances_of_an_open_number_of_rows(agrees):
-    agrees(torch.nn.functional.pdist, torch.randn(5, 3), dynamic=[[0]], others=[(torch.randn(n, 3),) for n in (2, 9)])
+@pytest.mark.filterwarnings("error::relax.frontend.torch.compile.FallbackWarning")
+@pytest.mark.parametrize("p", [0.0, 1.5, 2.0])
+def test_distances_of_an_open_number_of_rows(p):
+    """In torch.compile: torch.export takes the number of rows for a constant."""
+    torch._dynamo.reset()
+
+    def distances(x):
+        return F.pdist(x, p)
+
+    compiled = torch.compile(distances, backend="relax", dynamic=True, options={"target": PLAIN_LOOPS})
+    for count in (5, 9, 2):
+        results = []
+        for function in (compiled, distances):
+            x = torch.randn(count, 3, generator=torch.Generator().manual_seed(count)).requires_grad_()
+            value = function(x)
+            share = torch.linspace(0.5, 1.5, value.numel())
+            results.append((value, *torch.autograd.grad((value * share).sum(), x)))
+        for found, expected in zip(*results, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
