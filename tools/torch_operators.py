@@ -15,9 +15,9 @@ each operator are compiled, one function each, and up to `PER_FORM` samples of a
 ``compiled``: relax computed it, and results (and gradients) are those of eager torch within the
 tolerances of `torch.testing`, or as near to those of float64 as eager torch is. ``eager``: results are right, and some or
 all of it ran in eager torch, for the reason given. ``wrong``: they differ. ``error``: an exception where eager torch
-raises none, also one in a converter or a build, after which eager torch runs the rest. ``torch``: wrong or an error with torch's own backend "aot_eager" as well. ``crash``: the process ended, or
-did not answer in time. Calls that eager torch refuses, and those without tensors, are left out. Indices of equal elements
-(`TIES`) are not compared.
+raises none, or one in a converter or a build, after which eager torch ran that part. ``torch``: wrong or an error with
+torch's own backend "aot_eager" as well. ``crash``: the process ended, or did not answer in time. Calls that eager torch
+refuses, and those without tensors, are left out. Indices of equal elements (`TIES`) are not compared.
 """
 
 from __future__ import annotations
