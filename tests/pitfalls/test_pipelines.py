@@ -95,6 +95,7 @@ def test_an_optimisation_level_does_something():
         "CanonicalizeBindings", "FoldConstant", "EliminateCommonSubexpr", "DeadCodeElimination",
         "RewriteDataflowReshape", "DataflowUseInplaceCalls", "FakeQuantizationToInteger", "ConvTransposeToConv",
         "OneHotMatmulToTake", "FuseTransposeMatmul", "DivisionToMultiplication", "DequantizeInProducts", "SumsOfBytes",
+        "ArithmeticToDequantize",
     }  # fmt: skip
     assert ran[1] - ran[0] == skipped
 

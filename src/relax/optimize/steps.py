@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.transform import Step
+from ..transform.arithmetic_to_dequantize import ArithmeticToDequantize
 from ..transform.call_tir_rewrite import CallTIRRewrite
 from ..transform.canonicalize_bindings import CanonicalizeBindings
 from ..transform.check_reuse import CheckReuse
@@ -37,6 +38,11 @@ GRAPH: tuple[Step, ...] = (
     ),
     Step(CheckReuse, "Report violated in-place and purity annotations before dead code is removed."),
     Step(CanonicalizeBindings, "Replace aliases by the variable they name, so that later passes match calls directly."),
+    Step(
+        ArithmeticToDequantize,
+        "Write integers times scales as dequantised weights; must run before the passes that multiply those, "
+        "and before FoldConstant makes floats of them.",
+    ),
     Step(
         FakeQuantizationToInteger, "Multiply quantised weights as int8; must run before FoldConstant dequantises them."
     ),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TopologicalSort,
     )
     from .alter_op_impl import AlterOpImpl
+    from .arithmetic_to_dequantize import ArithmeticToDequantize
     from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
     from .attach_global_symbol import AttachGlobalSymbol
     from .bind_params import BindParams
@@ -106,24 +107,24 @@ if TYPE_CHECKING:
     from .vm_shape_lower import VMShapeLower
 
 __all__ = [
-    "AdjustMatmulOrder", "AlterOpImpl", "AnnotateTIROpPattern", "AttachAttrLayoutFreeBuffers", "AttachGlobalSymbol",
-    "BindParams", "BindSymbolicVars", "BundleModelParams", "CallTIRRewrite", "CanonicalizeBindings", "CheckReuse",
-    "CombineParallelMatmul", "CompilePagedAttention", "ConvTransposeToConv", "ConvertLayout", "ConvertToDataflow",
-    "DataflowBlockPass", "DataflowUseInplaceCalls", "DeadCodeElimination", "DecomposeOpsForInference",
-    "DecomposeOpsForTraining", "DequantizeInProducts", "DivisionToMultiplication", "DumpInstrument",
-    "EliminateCommonSubexpr", "ExpandMatmulOfSum", "ExpandTupleArguments", "FakeQuantizationToInteger",
-    "FastMathTransform", "FoldBatchnormToConv2D", "FoldConstant", "FuncPass", "FunctionPass", "FuseOps",
-    "FuseOpsByPattern", "FuseTIR", "FuseTransposeMatmul", "FusionPattern", "Gradient", "InlinePrivateFunctions",
-    "KillAfterLastUse", "LambdaLift", "LazyGetInput", "LazySetOutput", "LazyTransformParams", "LegalizeOps",
-    "LiftTransformParams", "LowerAllocTensor", "LowerRuntimeBuiltin", "MergeCompositeFunctions", "ModulePass",
-    "Normalize", "NormalizeGlobalVar", "OneHotMatmulToTake", "OptimizeLayoutTransform", "Pass", "PassContext",
-    "PassError", "PassInfo", "PassInstrument", "PatternCheckContext", "PrintIRAfterAll", "PrintIRBeforeAll",
-    "QuantizeWeights", "RealizeVDevice", "RemovePurityChecking", "RemoveRedundantReshape", "RemoveUnusedFunctions",
-    "RemoveUnusedOutputs", "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul",
-    "RewriteDataflowReshape", "RunCodegen", "Sequential", "SpecializePrimFuncBasedOnCallSite", "SplitCallTIRByPattern",
-    "StaticPlanBlockMemory", "SumsOfBytes", "TimingInstrument", "ToMixedPrecision", "ToNonDataflow", "TopologicalSort",
-    "UpdateParamStructInfo", "UpdateVDevice", "VMBuiltinLower", "VMShapeLower", "VerifyInstrument",
-    "dataflowblock_pass", "function_pass", "module_pass",
+    "AdjustMatmulOrder", "AlterOpImpl", "AnnotateTIROpPattern", "ArithmeticToDequantize", "AttachAttrLayoutFreeBuffers",
+    "AttachGlobalSymbol", "BindParams", "BindSymbolicVars", "BundleModelParams", "CallTIRRewrite",
+    "CanonicalizeBindings", "CheckReuse", "CombineParallelMatmul", "CompilePagedAttention", "ConvTransposeToConv",
+    "ConvertLayout", "ConvertToDataflow", "DataflowBlockPass", "DataflowUseInplaceCalls", "DeadCodeElimination",
+    "DecomposeOpsForInference", "DecomposeOpsForTraining", "DequantizeInProducts", "DivisionToMultiplication",
+    "DumpInstrument", "EliminateCommonSubexpr", "ExpandMatmulOfSum", "ExpandTupleArguments",
+    "FakeQuantizationToInteger", "FastMathTransform", "FoldBatchnormToConv2D", "FoldConstant", "FuncPass",
+    "FunctionPass", "FuseOps", "FuseOpsByPattern", "FuseTIR", "FuseTransposeMatmul", "FusionPattern", "Gradient",
+    "InlinePrivateFunctions", "KillAfterLastUse", "LambdaLift", "LazyGetInput", "LazySetOutput", "LazyTransformParams",
+    "LegalizeOps", "LiftTransformParams", "LowerAllocTensor", "LowerRuntimeBuiltin", "MergeCompositeFunctions",
+    "ModulePass", "Normalize", "NormalizeGlobalVar", "OneHotMatmulToTake", "OptimizeLayoutTransform", "Pass",
+    "PassContext", "PassError", "PassInfo", "PassInstrument", "PatternCheckContext", "PrintIRAfterAll",
+    "PrintIRBeforeAll", "QuantizeWeights", "RealizeVDevice", "RemovePurityChecking", "RemoveRedundantReshape",
+    "RemoveUnusedFunctions", "RemoveUnusedOutputs", "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat",
+    "ReorderTakeAfterMatmul", "RewriteDataflowReshape", "RunCodegen", "Sequential", "SpecializePrimFuncBasedOnCallSite",
+    "SplitCallTIRByPattern", "StaticPlanBlockMemory", "SumsOfBytes", "TimingInstrument", "ToMixedPrecision",
+    "ToNonDataflow", "TopologicalSort", "UpdateParamStructInfo", "UpdateVDevice", "VMBuiltinLower", "VMShapeLower",
+    "VerifyInstrument", "dataflowblock_pass", "function_pass", "module_pass",
 ]  # fmt: skip
 
 _ABOVE = {"..tune.passes": "MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR"}

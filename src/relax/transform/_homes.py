@@ -9,6 +9,7 @@ HOMES = {
         "ExpandMatmulOfSum OptimizeLayoutTransform RemoveRedundantReshape ReorderPermuteDimsAfterConcat "
         "ReorderTakeAfterMatmul TopologicalSort",
     ".alter_op_impl": "AlterOpImpl",
+    ".arithmetic_to_dequantize": "ArithmeticToDequantize",
     ".attach_attr_layout_free_buffers": "AttachAttrLayoutFreeBuffers",
     ".attach_global_symbol": "AttachGlobalSymbol",
     ".bind_params": "BindParams",

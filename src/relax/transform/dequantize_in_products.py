@@ -45,14 +45,15 @@ from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, const
 from ..ir import DataType, IRModule, RelaxExpr
 from ..op import is_call_of, operator_of
+from ..op.binary import Add
 from ..op.blocks import DequantizeBlocks
 from ..op.errors import OperatorError
+from ..op.gradients import tensor_info
 from ..op.linear_algebra import Matmul
 from ..op.operands import is_absent
 from ..op.qdq import Dequantize
 from ..op.recurrent import Recurrent
-from ..op.shapes import PermuteDims
-from ..prim import IntImm, PrimExpr, is_const, simplify
+from ..prim import PrimExpr, is_const, simplify
 from ..prim import cast as cast_expr
 from ..prim import const as const_expr
 from ..prim.intrin import floordiv
@@ -60,6 +61,7 @@ from ..rewrite import bindings_in
 from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from ..topi.recurrent_weights import NarrowWeights, dequantised
+from .constant_moves import moved_array, moved_constant, moves_of
 from .decorators import module_pass
 from .fold_constant import MAX_BYTES
 
@@ -174,16 +176,17 @@ class _Products(KnownValues):
         """Return the weights that an operand of `ndim` dimensions stands for, or None if it has other elements, or only
         `few` bytes as floats.
         """
-        moves, call = self.moved(expr)
+        moves, call = moves_of(self, expr)
+        call, minima = self.without_minima(call)
         operator = operator_of(call) if isinstance(call, Call) else None
         moved = expr.struct_info_
         if not isinstance(call, Call) or not isinstance(moved, TensorStructInfo) or moved.ndim != ndim:
             return None
-        if isinstance(operator, DequantizeBlocks):
+        if isinstance(operator, DequantizeBlocks) and minima is None:
             return self.of_blocks(call, operator, moves, few)
         if not isinstance(operator, Dequantize) or operator.out_dtype != "float32":
             return None
-        numbers, scale, zero = (self.constant(arg) for arg in call.args)
+        numbers, scale, zero = (moved_constant(self, arg) for arg in call.args)
         if numbers is None or scale is None or zero is None or not numbers.size or scale.dtype != np.float32:
             return None
         if 4 * numbers.size <= few:
@@ -192,13 +195,26 @@ class _Products(KnownValues):
         if not all(isinstance(info, TensorStructInfo) and info.dtype.is_integer for info in infos):
             return None
         parts = [numbers, *(np.broadcast_to(operator.spread(part, numbers), numbers.shape) for part in (zero, scale))]
-        whole = [_moved(part, moves) for part in parts]
+        if minima is not None:
+            parts.append(np.broadcast_to(minima, numbers.shape))
+        whole = [moved_array(part, moves) for part in parts]
         known = [part for part in whole if part is not None]
         return _Dequantised(*known) if len(known) == len(parts) else None
 
+    def without_minima(self, value: RelaxExpr) -> tuple[RelaxExpr, Array | None]:
+        """Return what a constant is added to, and the constant; the value itself and None if it is no such sum."""
+        if not isinstance(value, Call) or not is_call_of(value, Add):
+            return value, None
+        for left, right in (value.args, value.args[::-1]):
+            first, minima = self.value(left), moved_constant(self, right)
+            if isinstance(first, Call) and is_call_of(first, Dequantize) and minima is not None:
+                same_shape = tensor_info(first).ndim == tensor_info(value).ndim
+                return (first, minima) if same_shape and minima.dtype == np.float32 else (value, None)
+        return value, None
+
     def of_blocks(self, call: Call, operator: DequantizeBlocks, moves: list[Call], few: int) -> _Dequantised | None:
         """Return weights in a block format, moved as the program moves them."""
-        rows = self.constant(call.args[0])
+        rows = moved_constant(self, call.args[0])
         held = operator.held
         if rows is None or operator.out_dtype != "float32" or rows.ndim != 2 or not rows.size:
             return None
@@ -208,7 +224,7 @@ class _Products(KnownValues):
         shape = (len(rows), -1)
 
         def spread(part: Array) -> Array | None:
-            return _moved(np.reshape(np.broadcast_to(part, parts.numbers.shape), shape), moves)
+            return moved_array(np.reshape(np.broadcast_to(part, parts.numbers.shape), shape), moves)
 
         zeros, minima = np.zeros((1, 1, 1), np.int16), None
         if held.has_zero_point:
@@ -221,20 +237,6 @@ class _Products(KnownValues):
         if numbers is None or scales is None or offsets is None:
             return None
         return _Dequantised(numbers, offsets, scales, minima)
-
-    def moved(self, expr: RelaxExpr) -> tuple[list[Call], RelaxExpr]:
-        """Return the operators that move elements of a value, the last one first, and the value they start from."""
-        moves: list[Call] = []
-        value = self.value(expr)
-        while isinstance(value, Call) and _is_moved(value):
-            moves.append(value)
-            value = self.value(value.args[0])
-        return moves, value
-
-    def constant(self, expr: RelaxExpr) -> Array | None:
-        """Return the elements of a constant, moved as the program moves them, or None for any other value."""
-        moves, value = self.moved(expr)
-        return _moved(value.data.numpy(), moves) if isinstance(value, Constant) else None
 
 
 def _tensor_of(parts: Sequence[te.Tensor], directions: int) -> te.Tensor:
@@ -305,26 +307,6 @@ def _by_direction(parameter: Array, directions: int) -> Array:
     split = np.reshape(groups, (len(groups), directions, -1))
     bits: NDArray[np.uint32] = cast("Any", split).view(np.uint32)
     return np.ascontiguousarray(split[:, :, 0]) if (bits == bits[:, :, :1]).all() else groups
-
-
-def _is_moved(call: Call) -> bool:
-    """True if the result has all elements of the first operand, in another shape or order of dimensions."""
-    operator = operator_of(call)
-    return operator is not None and (operator.view or isinstance(operator, PermuteDims))
-
-
-def _moved(array: Array, moves: list[Call]) -> Array | None:
-    """An array as operators move it, of which the last one stands first; None where a shape is not known."""
-    for call in reversed(moves):
-        operator, info = operator_of(call), call.struct_info_
-        if not isinstance(info, TensorStructInfo) or info.dims is None:
-            return None
-        sizes = [dim.value for dim in info.dims if isinstance(dim, IntImm)]
-        if len(sizes) != len(info.dims):
-            return None
-        is_permuted = isinstance(operator, PermuteDims)
-        array = np.transpose(array, operator.order(array.ndim)) if is_permuted else np.reshape(array, sizes)
-    return array
 
 
 def _by_group(parameter: Array) -> Array:

@@ -1,0 +1,221 @@
+"""Write weights that are integers times scales as `R.dequantize`, which products of few bits are made of.
+
+Before   n = R.astype(R.const(W), "float32")                   # W: (256, 4, 32), int8
+         d = R.subtract(n, R.astype(R.const(z), "float32"))    # z: (256, 4, 1), int8
+         w = R.reshape(R.multiply(d, R.const(s)), [256, 128])  # s: (256, 4, 1)
+         y = R.matmul(x, R.permute_dims(w))
+After    d = R.dequantize(R.const(V), R.const(t), R.const(u), axis=0)    # V: (1024, 32), int8; t, u: (1024,)
+         w = R.reshape(R.reshape(d, [256, 4, 32]), [256, 128])
+         y = R.matmul(x, R.permute_dims(w))
+
+Programs of torch that torchao quantised, and models of exporters that know no DequantizeLinear, have their weights so:
+they convert integers, subtract zero points, multiply by scales, and add minima, or leave out what they do not need.
+`FakeQuantizationToInteger` and `DequantizeInProducts` take it from here. Integers without scales get the scale 1.
+
+Each weight has the bits that it had: differences of integers are exact in the float dtypes that are accepted, and the
+product is rounded once. Minima are added to the result, as before.
+
+Declines: numbers that are not constants, or of more than 16 bits; float16 and bfloat16 that do not hold all
+differences; zero points that are no integers; scales and minima that are not constants or have more dimensions than the
+numbers; arithmetic with moves of elements in between.
+"""
+
+# NumPy's stubs leave the results of transposing and reshape partly unknown.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
+from ..dpl.rewrite import KnownValues
+from ..expr import BindingBlock, Call, Constant, Function, const
+from ..ir import DataType, IRModule, RelaxExpr
+from ..op import is_call_of, operator_of
+from ..op.binary import Add, Multiply, Subtract
+from ..op.gradients import apply, tensor_info
+from ..op.linear_algebra import Matmul
+from ..op.nn.convolution import Convolution
+from ..op.qdq import Dequantize
+from ..op.unary import Astype
+from ..rewrite import bindings_in
+from ..runtime.records import dataclass
+from .constant_moves import moved_array, moves_of
+from .decorators import function_pass
+
+Array: TypeAlias = "NDArray[Any]"
+
+EXACT: Final = {"float32": 1 << 17, "float16": 1 << 11, "bfloat16": 1 << 8}
+"""Magnitude up to which a float dtype holds all integers, and float32 their products by its floats; float32: all
+differences of 16 bits.
+"""
+
+
+@function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
+def ArithmeticToDequantize(func: Function, mod: IRModule) -> Function:
+    """Write weights that are integers times scales as `R.dequantize`; see the module's docstring."""
+    return _Arithmetic(mod).rewrite_function(func)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Weights (numbers - zeros) * scales + minima, arrays that broadcast to the shape of numbers; None: left out."""
+
+    numbers: Array
+    dtype: str
+    zeros: Array | None = None
+    scales: Array | None = None
+    minima: Array | None = None
+
+    def with_zeros(self, zeros: Array | None) -> _Weights | None:
+        """Return the weights with zero points; None unless they are integers and all differences are exact."""
+        if zeros is None or self.zeros is not None or self.scales is not None or not self.fits(zeros):
+            return None
+        wide = zeros.astype(np.float64)
+        if not zeros.size or not (np.abs(wide) < 1 << 15).all() or not np.array_equal(wide, np.rint(wide)):
+            return None
+        return _Weights(self.numbers, self.dtype, zeros.astype(np.int32))
+
+    def with_scales(self, scales: Array | None) -> _Weights | None:
+        """Return the weights with scales; None unless there are none yet."""
+        if scales is None or self.scales is not None or self.minima is not None or not self.fits(scales):
+            return None
+        return _Weights(self.numbers, self.dtype, self.zeros, scales)
+
+    def with_minima(self, minima: Array | None) -> _Weights | None:
+        """Return the weights with summands; None unless they have scales and no summands."""
+        if minima is None or self.scales is None or self.minima is not None or not self.fits(minima):
+            return None
+        return _Weights(self.numbers, self.dtype, self.zeros, self.scales, minima)
+
+    def fits(self, part: Array) -> bool:
+        """True if an array broadcasts to the shape of the numbers."""
+        sizes = zip(reversed(part.shape), reversed(self.numbers.shape), strict=False)
+        return part.ndim <= self.numbers.ndim and all(size in (1, whole) for size, whole in sizes)
+
+    def parameters(self) -> tuple[Array, Array]:
+        """Return scales, float32, and zero points, in as many dimensions as the numbers have."""
+        ndim = self.numbers.ndim
+        scales = np.ones((), np.float32) if self.scales is None else self.scales.astype(np.float32)
+        zeros = np.zeros((), np.int32) if self.zeros is None else self.zeros
+        if (zeros == zeros.flat[0]).all():
+            zeros = zeros.flat[:1]
+        own = zeros.astype(self.numbers.dtype)
+        zeros = own if np.array_equal(own, zeros) else zeros
+        scales, zeros = (np.reshape(part, (1,) * (ndim - part.ndim) + part.shape) for part in (scales, zeros))
+        return scales, zeros
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the dtype holds all differences."""
+        zeros = np.zeros(1, np.int32) if self.zeros is None else self.zeros
+        low, high = int(self.numbers.min()), int(self.numbers.max())
+        most = max(abs(low), abs(high), abs(high - int(zeros.min())), abs(low - int(zeros.max())))
+        return most <= EXACT[self.dtype]
+
+
+class _Arithmetic(KnownValues):
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self._dequantised: dict[RelaxExpr, RelaxExpr | None] = {}
+        """What the block dequantises by the value that it stands for: products by the same weights share it."""
+
+    def concerns(self, function: Function) -> bool:
+        """True if something is converted to floats."""
+        return any(is_call_of(binding.value, Astype) for binding in bindings_in(function))
+
+    def call(self, call: Call) -> RelaxExpr:
+        call = self.parts(call)
+        if not isinstance(operator_of(call), Matmul | Convolution):
+            return call
+        moves, value = moves_of(self, call.args[1])
+        weights = self.dequantised(value)
+        if weights is None:
+            return call
+        for move in reversed(moves):
+            weights = self.builder.emit(move.replace(args=(weights, *move.args[1:])))
+        return call.replace(args=(call.args[0], weights, *call.args[2:]))
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        outer, self._dequantised = self._dequantised, {}
+        new = super().block(block)
+        self._dequantised = outer
+        return new
+
+    def dequantised(self, value: RelaxExpr) -> RelaxExpr | None:
+        """Return the variable of a `dequantize` that gives a value, None if it is something else."""
+        if value not in self._dequantised:
+            weights = self.weights(value)
+            accepted = weights is not None and weights.numbers.size > 0 and weights.is_exact
+            self._dequantised[value] = self.emitted(weights) if weights is not None and accepted else None
+        return self._dequantised[value]
+
+    # ------------------------------------------------------------------------------------ recognition
+
+    def weights(self, expr: RelaxExpr) -> _Weights | None:
+        """Return the weights that an expression computes of constants."""
+        value = self.value(expr)
+        if not isinstance(value, Call):
+            return None
+        operator = operator_of(value)
+        if isinstance(operator, Astype):
+            return self.converted(value)
+        if not isinstance(operator, Add | Subtract | Multiply):
+            return None
+        for left, right in (value.args, value.args[::-1]):
+            inner = self.weights(left) if is_call_of(self.value(left), Astype, Add, Subtract, Multiply) else None
+            if inner is None or (isinstance(operator, Subtract) and left is not value.args[0]):
+                continue
+            if isinstance(operator, Multiply):
+                return inner.with_scales(self.constant(right))
+            other = self.constant(right)
+            return inner.with_minima(other) if isinstance(operator, Add) else inner.with_zeros(other)
+        return None
+
+    def converted(self, call: Call) -> _Weights | None:
+        """Return integers that are converted to floats."""
+        numbers, dtype = self.constant(call.args[0]), str(tensor_info(call).dtype)
+        if numbers is None or dtype not in EXACT:
+            return None
+        own = DataType(numbers.dtype.name)
+        return _Weights(numbers, dtype) if own.is_integer and own.bits <= 16 else None
+
+    def constant(self, expr: RelaxExpr) -> Array | None:
+        """Return the elements of a constant, moved and converted as the program does it, or None for another value."""
+        moves, value = moves_of(self, expr)
+        if isinstance(value, Call) and is_call_of(value, Astype):
+            inner, dtype = self.constant(value.args[0]), tensor_info(value).dtype
+            if inner is None or not DataType(inner.dtype.name).is_integer or str(dtype) not in EXACT:
+                return None
+            converted = inner.astype(dtype.numpy())
+            return moved_array(converted, moves) if np.array_equal(converted.astype(inner.dtype), inner) else None
+        return moved_array(value.data.numpy(), moves) if isinstance(value, Constant) else None
+
+    # ------------------------------------------------------------------------------------ writing
+
+    def emitted(self, weights: _Weights) -> RelaxExpr:
+        """Emit weights. Dimensions along which scales or zero points vary become one, the first."""
+        numbers, ndim, emit = weights.numbers, weights.numbers.ndim, self.builder.emit
+        parts = weights.parameters()
+        varying = [d for d in range(ndim) if any(part.shape[d] > 1 for part in parts)]
+        spread = [numbers.shape[d] if d in varying else 1 for d in range(ndim)]
+        vectors = [np.ravel(np.broadcast_to(part, spread) if part.size > 1 else part) for part in parts]
+        scale, zero = (const(vector if vector.size > 1 else vector[0]) for vector in vectors)
+        if len(varying) <= 1:
+            operator = Dequantize(varying[0] if varying else -1, DataType(weights.dtype))
+            result = emit(operator.call(const(np.ascontiguousarray(numbers)), scale, zero))
+        else:
+            order = [*varying, *(d for d in range(ndim) if d not in varying)]
+            turned = np.transpose(numbers, order)
+            rows = np.ascontiguousarray(np.reshape(turned, (max(vector.size for vector in vectors), -1)))
+            result = emit(Dequantize(0, DataType(weights.dtype)).call(const(rows), scale, zero))
+            result = emit(apply("reshape", result, turned.shape))
+            if order != sorted(order):
+                result = emit(apply("permute_dims", result, axes=[order.index(d) for d in range(ndim)]))
+        return result if weights.minima is None else emit(Add().call(result, const(weights.minima)))
+
+
+__all__ = ["ArithmeticToDequantize"]
