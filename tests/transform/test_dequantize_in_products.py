@@ -103,6 +103,36 @@ def test_numbers_that_do_not_fit_int8_keep_their_zero_points(dtype):
     agrees(mod, (q.astype("float32") - points) * scales)
 
 
+def test_scales_of_1_are_left_out():
+    q = numbers((K, N), -128, 128, "int8")
+    mod = DequantizeInProducts()(program(q, np.float32(1), np.int8(0), 0))
+    assert constants(mod) == [("int8", (K, N))]
+    agrees(mod, q.astype("float32"))
+
+
+def test_constants_that_are_added_to_weights():
+    q, rng = numbers((K, N), 0, 16, "uint8"), np.random.default_rng(1)
+    scales, minima = (rng.standard_normal(N).astype("float32") for _ in range(2))
+    mod = program(q, scales, np.uint8(8), 1, (lambda w: op.add(w, relax.const(minima)),))
+    mod = DequantizeInProducts()(mod)
+    assert constants(mod) == [("float32", (1, N)), ("float32", (1, N)), ("int4", (K, N))]
+    agrees(mod, (q.astype("float32") - 8) * scales + minima)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("scale", [1, 0.0173])
+def test_weights_in_narrow_floats_are_rounded(dtype, scale):
+    """Bit for bit: rows of the product by a unit matrix."""
+    q, narrow = numbers((K, N), -128, 128, "int8"), relax.DataType(dtype).numpy()
+    scales = np.float32(np.asarray(scale).astype(narrow))
+    mod = program(q, scales, np.int8(0), 1, dtype=dtype)
+    assert ("int8", (K, N)) in constants(DequantizeInProducts()(mod))
+    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    for rows in (1, 20):
+        result = main(np.eye(K, dtype="float32")[:rows].astype(narrow)).numpy()
+        np.testing.assert_array_equal(result, (q * scales).astype(narrow)[:rows])
+
+
 def test_weights_are_those_that_dequantize_makes():
     """Bit for bit: rows of the product by a unit matrix."""
     q = numbers((K, N), -128, 128, "int8")
@@ -119,9 +149,9 @@ def test_weights_are_those_that_dequantize_makes():
     [
         program(numbers((K, 8), -128, 128, "int8"), np.float32(0.5), np.int8(0), 0),
         program(numbers((K, N), -70000, 70000, "int32"), np.float32(0.5), np.int32(0), 0),
-        program(numbers((K, N), -128, 128, "int8"), np.float32(0.5), np.int8(0), 0, dtype="float16"),
+        program(numbers((K, N), -128, 128, "int8"), np.float32(0.5), np.int8(0), 0, dtype="float64"),
     ],
-    ids=["few", "int32", "float16"],
+    ids=["few", "int32", "float64"],
 )
 def test_others_stay(mod):
     assert DequantizeInProducts()(mod) is mod

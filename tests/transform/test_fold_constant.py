@@ -127,6 +127,24 @@ def test_large_results_are_left():
     assert folded(lambda: relax.op.permute_dims(big))[0].shape == (1 << 9, 1 << 10)
 
 
+def test_small_results_of_large_ones():
+    """Sums of integers that are converted to wider ones first; sums of floats have no exact reference."""
+    numbers = np.random.default_rng(0).integers(-128, 128, (1 << 10, 1 << 9))
+
+    def summed(dtype):
+        builder = relax.BlockBuilder()
+        with builder.function("main", []):
+            with builder.dataflow():
+                wide = builder.emit(relax.op.astype(const(numbers, "int8"), dtype))
+                result = builder.emit_output(relax.op.sum(wide, axis=0))
+            builder.emit_func_output(result)
+        bindings = FoldConstant()(builder.get())["main"].body.blocks[-1].bindings
+        return bindings[-1].value
+
+    assert np.array_equal(summed("int32").data, numbers.sum(0))
+    assert not isinstance(summed("float32"), relax.Constant)
+
+
 def test_shapes_that_are_known(check):
     @I.ir_module
     class Before:

@@ -25,6 +25,7 @@ numbers; arithmetic with moves of elements in between.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -66,9 +67,19 @@ class _Weights:
 
     numbers: Array
     dtype: str
+    most: int
+    """Magnitude up to which the program converts and subtracts integers exactly."""
     zeros: Array | None = None
     scales: Array | None = None
     minima: Array | None = None
+
+    def converted(self, dtype: str) -> _Weights | None:
+        """Return the weights in another dtype: from float32 rounded once, or before there are scales."""
+        if dtype == self.dtype:
+            return self
+        if dtype not in EXACT or self.minima is not None or (self.scales is not None and self.dtype != "float32"):
+            return None
+        return replace(self, dtype=dtype, most=min(self.most, EXACT[dtype]))
 
     def with_zeros(self, zeros: Array | None) -> _Weights | None:
         """Return the weights with zero points; None unless they are integers and all differences are exact."""
@@ -77,19 +88,19 @@ class _Weights:
         wide = zeros.astype(np.float64)
         if not zeros.size or not (np.abs(wide) < 1 << 15).all() or not np.array_equal(wide, np.rint(wide)):
             return None
-        return _Weights(self.numbers, self.dtype, zeros.astype(np.int32))
+        return replace(self, zeros=zeros.astype(np.int32))
 
     def with_scales(self, scales: Array | None) -> _Weights | None:
         """Return the weights with scales; None unless there are none yet."""
         if scales is None or self.scales is not None or self.minima is not None or not self.fits(scales):
             return None
-        return _Weights(self.numbers, self.dtype, self.zeros, scales)
+        return replace(self, scales=scales)
 
     def with_minima(self, minima: Array | None) -> _Weights | None:
         """Return the weights with summands; None unless they have scales and no summands."""
         if minima is None or self.scales is None or self.minima is not None or not self.fits(minima):
             return None
-        return _Weights(self.numbers, self.dtype, self.zeros, self.scales, minima)
+        return replace(self, minima=minima)
 
     def fits(self, part: Array) -> bool:
         """True if an array broadcasts to the shape of the numbers."""
@@ -110,17 +121,17 @@ class _Weights:
 
     @property
     def is_exact(self) -> bool:
-        """True if the dtype holds all differences."""
+        """True if the dtypes of the program hold all differences."""
         zeros = np.zeros(1, np.int32) if self.zeros is None else self.zeros
         low, high = int(self.numbers.min()), int(self.numbers.max())
         most = max(abs(low), abs(high), abs(high - int(zeros.min())), abs(low - int(zeros.max())))
-        return most <= EXACT[self.dtype]
+        return most <= self.most
 
 
 class _Arithmetic(KnownValues):
     def __init__(self, mod: IRModule) -> None:
         super().__init__(mod)
-        self._dequantised: dict[RelaxExpr, RelaxExpr | None] = {}
+        self._dequantised: dict[tuple[RelaxExpr, str], RelaxExpr | None] = {}
         """What the block dequantises by the value that it stands for: products by the same weights share it."""
 
     def concerns(self, function: Function) -> bool:
@@ -132,11 +143,17 @@ class _Arithmetic(KnownValues):
         if not isinstance(operator_of(call), Matmul | Convolution):
             return call
         moves, value = moves_of(self, call.args[1])
-        weights = self.dequantised(value)
+        dtype = tensor_info(value).dtype
+        if isinstance(value, Call) and is_call_of(value, Astype) and tensor_info(value.args[0]).dtype == "float32":
+            more, value = moves_of(self, value.args[0])
+            moves = [*moves, *more]
+        weights = self.dequantised(value, str(dtype))
         if weights is None:
             return call
         for move in reversed(moves):
-            weights = self.builder.emit(move.replace(args=(weights, *move.args[1:])))
+            operator = operator_of(move)
+            assert operator is not None
+            weights = self.builder.emit(operator.call(weights, *move.args[1:]))
         return call.replace(args=(call.args[0], weights, *call.args[2:]))
 
     def block(self, block: BindingBlock) -> BindingBlock:
@@ -145,13 +162,15 @@ class _Arithmetic(KnownValues):
         self._dequantised = outer
         return new
 
-    def dequantised(self, value: RelaxExpr) -> RelaxExpr | None:
-        """Return the variable of a `dequantize` that gives a value, None if it is something else."""
-        if value not in self._dequantised:
+    def dequantised(self, value: RelaxExpr, dtype: str) -> RelaxExpr | None:
+        """Return the variable of a `dequantize` that gives a value converted to `dtype`; None for another value."""
+        key = (value, dtype)
+        if key not in self._dequantised:
             weights = self.weights(value)
+            weights = None if weights is None else weights.converted(dtype)
             accepted = weights is not None and weights.numbers.size > 0 and weights.is_exact
-            self._dequantised[value] = self.emitted(weights) if weights is not None and accepted else None
-        return self._dequantised[value]
+            self._dequantised[key] = self.emitted(weights) if weights is not None and accepted else None
+        return self._dequantised[key]
 
     # ------------------------------------------------------------------------------------ recognition
 
@@ -176,12 +195,15 @@ class _Arithmetic(KnownValues):
         return None
 
     def converted(self, call: Call) -> _Weights | None:
-        """Return integers that are converted to floats."""
+        """Return integers converted to floats, or floats converted to others before there are scales."""
         numbers, dtype = self.constant(call.args[0]), str(tensor_info(call).dtype)
-        if numbers is None or dtype not in EXACT:
+        if dtype not in EXACT:
             return None
+        if numbers is None:
+            inner = self.weights(call.args[0])
+            return inner.converted(dtype) if inner is not None and inner.scales is None else None
         own = DataType(numbers.dtype.name)
-        return _Weights(numbers, dtype) if own.is_integer and own.bits <= 16 else None
+        return _Weights(numbers, dtype, EXACT[dtype]) if own.is_integer and own.bits <= 16 else None
 
     def constant(self, expr: RelaxExpr) -> Array | None:
         """Return the elements of a constant, moved and converted as the program does it, or None for another value."""

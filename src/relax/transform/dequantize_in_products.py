@@ -25,6 +25,8 @@ After    y = R.call_tir(cls.lstm, (x, R.const(Qw), R.const(Sw), R.const(Qr), R.c
 Each step reads the weights again: floats take less time where they stay in a near cache. `relax.topi.recurrent_weights`
 has these products.
 
+Products in float16 and bfloat16 add up in float32, as others do, and round each weight as the program does.
+
 Declines: data and results in other dtypes; weights that are not constants, or no matrix, or have more than 16 bits and
 do not fit int8 without their zero points; few weights, of which FoldConstant makes floats: up to its `MAX_BYTES` for
 `matmul`, up to `FEW_BYTES` for recurrent layers.
@@ -67,6 +69,8 @@ from .fold_constant import MAX_BYTES
 
 Array: TypeAlias = "NDArray[Any]"
 
+DTYPES: Final = ("float32", "float16", "bfloat16")
+"""Dtypes of data and weights of products."""
 FEW_BYTES: Final = 1 << 18
 """Bytes of a layer's weights as floats up to which they become floats: the second-level cache holds them."""
 
@@ -113,16 +117,18 @@ class _Products(KnownValues):
         call = self.parts(call)
         operator = operator_of(call)
         data = call.args[0].struct_info_ if call.args else None
-        if not isinstance(data, TensorStructInfo) or data.dtype != "float32" or data.dims is None:
+        if not isinstance(data, TensorStructInfo) or data.dtype not in DTYPES or data.dims is None:
             return call
         if isinstance(operator, Recurrent):
-            return self.layer(call, operator)
+            return self.layer(call, operator) if data.dtype == "float32" else call
         return self.product(call, data) if isinstance(operator, Matmul) else call
 
     def product(self, call: Call, data: TensorStructInfo) -> RelaxExpr:
         """Return a matmul whose weights are dequantised in its kernel."""
         result = call.struct_info_
-        if not isinstance(result, TensorStructInfo) or result.dtype != "float32" or data.ndim < 2:
+        if not isinstance(result, TensorStructInfo) or result.dtype != data.dtype or data.ndim < 2:
+            return call
+        if tensor_info(call.args[1]).dtype != data.dtype:
             return call
         parts = self.parts_of(call.args[1], "matmul", 2, MAX_BYTES, _parts_for_matmul)
         if parts is None:
@@ -184,7 +190,7 @@ class _Products(KnownValues):
             return None
         if isinstance(operator, DequantizeBlocks) and minima is None:
             return self.of_blocks(call, operator, moves, few)
-        if not isinstance(operator, Dequantize) or operator.out_dtype != "float32":
+        if not isinstance(operator, Dequantize) or operator.out_dtype != moved.dtype or moved.dtype not in DTYPES:
             return None
         numbers, scale, zero = (moved_constant(self, arg) for arg in call.args)
         if numbers is None or scale is None or zero is None or not numbers.size or scale.dtype != np.float32:
@@ -196,7 +202,7 @@ class _Products(KnownValues):
             return None
         parts = [numbers, *(np.broadcast_to(operator.spread(part, numbers), numbers.shape) for part in (zero, scale))]
         if minima is not None:
-            parts.append(np.broadcast_to(minima, numbers.shape))
+            parts.append(np.broadcast_to(minima.astype(np.float32), numbers.shape))
         whole = [moved_array(part, moves) for part in parts]
         known = [part for part in whole if part is not None]
         return _Dequantised(*known) if len(known) == len(parts) else None
@@ -209,14 +215,14 @@ class _Products(KnownValues):
             first, minima = self.value(left), moved_constant(self, right)
             if isinstance(first, Call) and is_call_of(first, Dequantize) and minima is not None:
                 same_shape = tensor_info(first).ndim == tensor_info(value).ndim
-                return (first, minima) if same_shape and minima.dtype == np.float32 else (value, None)
+                return (first, minima) if same_shape else (value, None)
         return value, None
 
     def of_blocks(self, call: Call, operator: DequantizeBlocks, moves: list[Call], few: int) -> _Dequantised | None:
         """Return weights in a block format, moved as the program moves them."""
         rows = moved_constant(self, call.args[0])
         held = operator.held
-        if rows is None or operator.out_dtype != "float32" or rows.ndim != 2 or not rows.size:
+        if rows is None or operator.out_dtype not in DTYPES or rows.ndim != 2 or not rows.size:
             return None
         parts = held.parts(rows)
         if 4 * parts.numbers.size <= few:
@@ -252,10 +258,12 @@ def _narrowest(numbers: Array) -> Array:
 
 
 def _parts_for_matmul(weights: _Dequantised) -> list[Array] | None:
-    """Return `_parts_for_product`, or (numbers as uint4, scales, zeros) if four bits hold the numbers but not their
-    differences from the zero points, and if these are fewer bytes.
+    """Return `_parts_for_product`, without scales that are all 1; or (numbers as uint4, scales, zeros) if four bits
+    hold the numbers but not their differences from the zero points, and if these are fewer bytes.
     """
     parts, numbers = _parts_for_product(weights), weights.numbers
+    if parts is not None and len(parts) == 2 and (parts[1] == 1).all():
+        return parts[:1]
     if parts is None or parts[0].dtype != np.int8 or weights.minima is not None:
         return parts
     if numbers.min() < 0 or numbers.max() > 15:
@@ -318,27 +326,37 @@ def _by_group(parameter: Array) -> Array:
     return np.ascontiguousarray(parameter[::group])
 
 
-def _product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor, *others: te.Tensor) -> te.Tensor:
-    """Formula of the product of data and `(numbers - zeros) * scales + minima`; parameters have a row per group of the
-    depth. Of zeros and minima, one is given at most: minima are float32.
+def _product(data: te.Tensor, numbers: te.Tensor, *parameters: te.Tensor) -> te.Tensor:
+    """Formula of the product of data and `(numbers - zeros) * scales + minima`, of `parameters` that begin with the
+    scales, have a row per group of the depth, and are left out if the scales are 1. Of zeros (int32) and minima
+    (float32), one is given at most. Weights are rounded to the dtype of the data wherever the program rounds them.
     """
-    depth = numbers.shape[0]
+    depth, dtype = numbers.shape[0], data.dtype
     k = te.reduce_axis((0, depth), "k")
+    scales, others = parameters[:1], parameters[1:]
 
     def parameter(held: te.Tensor, column: PrimExpr) -> PrimExpr:
         groups = held.shape[0]
         row = const_expr(0, "int64") if is_const(groups, 1) else floordiv(k.var, simplify(depth // groups))
         return held(row, column)
 
+    def rounded(weight: PrimExpr) -> PrimExpr:
+        return weight if dtype == "float32" else cast_expr("float32", cast_expr(dtype, weight))
+
     def element(*i: Any) -> PrimExpr:
         number = numbers(k.var, i[-1])
         for other in others:
             if other.dtype == "int32":
                 number = cast_expr("int32", number) - parameter(other, i[-1])
-        weight = cast_expr("float32", number) * parameter(scales, i[-1])
+        weight = cast_expr("float32", number)
+        for scale in scales:
+            weight = rounded(weight * parameter(scale, i[-1]))
         for other in others:
             if other.dtype == "float32":
-                weight = weight + parameter(other, i[-1])
-        return te.sum(data(*i[:-1], k.var) * weight, axis=k)
+                weight = rounded(weight + parameter(other, i[-1]))
+        return te.sum(cast_expr("float32", data(*i[:-1], k.var)) * weight, axis=k)
 
-    return te.compute((*data.shape[:-1], numbers.shape[1]), element, "matmul", tag="matmul")
+    product = te.compute((*data.shape[:-1], numbers.shape[1]), element, "matmul", tag="matmul")
+    if dtype == "float32":
+        return product
+    return te.compute(product.shape, lambda *i: cast_expr(dtype, product(*i)), "matmul_cast", tag="elemwise")

@@ -10,8 +10,10 @@ The result must be, bit for bit, what the compiled program would have computed. 
   pass is given something that does so (`evaluate`); `relax.build` gives it. Else it is interpreted, if that is exact.
 
 Declines: whatever may fail (an error is left to happen at run time), has an effect, is random, or gives more
-than 1 MiB, unless its operands are as large. A variable bound to a constant is not taken for it where
-something may have changed the tensor in between: in a function with impure calls, only inside one dataflow block.
+than 1 MiB, unless its operands are as large. Of such a large result, what is computed of it may be small, as the sum of
+integers that were converted: then both are computed, where references are exact. A variable bound to a constant is not
+taken for it where something may have changed the tensor in between: in a function with impure calls, only inside one
+dataflow block.
 
 A constant whose variable is only read in its dataflow block, or in a function without impure calls, branches and local
 functions, becomes an operand of those who read it, where kernels can be arranged for it
@@ -69,6 +71,9 @@ MAX_BYTES = 1 << 20
 
 _VARIABLES = (Var, DataflowVar)
 
+LARGE = 16
+"""Bytes, per byte of its operands, up to which a large result is computed for a small one."""
+
 EVALUATE = "relax.FoldConstant.evaluate"
 """The entry of PassContext's `config` that stands in for the option `evaluate`."""
 
@@ -88,6 +93,8 @@ class _Folder(Rewriter):
         self._func = func
         self.evaluator = evaluator
         self.known: dict[Var, RelaxExpr] = {}
+        self.large: dict[Var, Call] = {}
+        """Calls on constants whose results are too large to be kept."""
         self.private: frozenset[Var] = frozenset()
         """Variables that are only read, in their dataflow block or function."""
         self.resolved: dict[Var, RelaxExpr | None] = {}
@@ -118,14 +125,14 @@ class _Folder(Rewriter):
         )
 
     def block(self, block: BindingBlock) -> BindingBlock:
-        outer = self.known, self.private
+        outer = self.known, self.large, self.private
         if self.effects:
-            self.known = {}
+            self.known, self.large = {}, {}
         self.private = private_in_block(block) | self.private_in_function
         new = super().block(block)
-        outer_known, self.private = outer
+        *outer_constants, self.private = outer
         if self.effects:
-            self.known = outer_known
+            self.known, self.large = outer_constants
         return new
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
@@ -133,9 +140,21 @@ class _Folder(Rewriter):
             self.variables[binding.var] = value
             return binding.var
         var = super().bind(binding, value, var)
-        if (self.builder.in_dataflow or not self.effects) and self.constant(value) is not None:
-            self.known[var] = value
+        if self.builder.in_dataflow or not self.effects:
+            if self.constant(value) is not None:
+                self.known[var] = value
+            elif isinstance(value, Call) and self.is_large(value):
+                self.large[var] = value
         return var
+
+    def is_large(self, call: Call) -> bool:
+        """True if a call would be folded by its reference, were its result not too large."""
+        operator, operands = operator_of(call), [self.constant(arg) for arg in call.args]
+        known = [operand for operand in operands if operand is not None]
+        if operator is None or not operator.pure or not known or len(known) < len(operands):
+            return False
+        size, given = byte_size(call.struct_info), sum(c.content.nbytes for k in known for c in constants_in(k))
+        return size is not None and size <= LARGE * given and has_exact_reference(operator, known)
 
     def constant(self, expr: RelaxExpr) -> RelaxExpr | None:
         """Return a leaf's constant value (constant, shape, scalar, or tuple of them), or None."""
@@ -176,12 +195,33 @@ class _Folder(Rewriter):
             values = info.values if isinstance(info, ShapeStructInfo) else None
             return normal if values is None else ShapeExpr(values, span=call.span)
         constants = [self.constant(arg) for arg in normal.args[is_call_of(normal, CallTIR) :]]
+        if any(c is None for c in constants) and any(isinstance(arg, Var) and arg in self.large for arg in normal.args):
+            constants = self.with_large(normal, constants)
         operands = [constant for constant in constants if constant is not None]
         if len(operands) < len(constants) or not is_bounded(normal.struct_info, operands):
             return normal
         results = self.compute(normal, operands)
         folded = None if results is None else as_leaf(results, normal.struct_info)
         return normal if folded is None else folded.replace(span=call.span)
+
+    def with_large(self, call: Call, constants: list[RelaxExpr | None]) -> list[RelaxExpr | None]:
+        """Return the operands of a call with small results, and an exact reference, with large ones computed."""
+        operator, size = operator_of(call), byte_size(call.struct_info)
+        infos = [arg.struct_info_ for arg in call.args]
+        dtypes = [info.dtype for info in infos if isinstance(info, TensorStructInfo)]
+        exact = operator is not None and operator.reference is not None and operator.exactness.holds_for(dtypes)
+        if size is None or size > MAX_BYTES or not exact:
+            return constants
+        found: list[RelaxExpr | None] = []
+        for arg, constant in zip(call.args, constants, strict=True):
+            inner = self.large.get(arg) if isinstance(arg, Var) and constant is None else None
+            if inner is None:
+                found.append(constant)
+                continue
+            operands = [operand for operand in map(self.constant, inner.args) if operand is not None]
+            results = self.compute(inner, operands) if len(operands) == len(inner.args) else None
+            found.append(None if results is None else as_leaf(results, inner.struct_info))
+        return found
 
     # -- computing
 
