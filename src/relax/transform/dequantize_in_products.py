@@ -183,7 +183,7 @@ class _Products(KnownValues):
         `few` bytes as floats.
         """
         moves, call = moves_of(self, expr)
-        call, minima = self.without_minima(call)
+        call, inner, minima = self.without_minima(call)
         operator = operator_of(call) if isinstance(call, Call) else None
         moved = expr.struct_info_
         if not isinstance(call, Call) or not isinstance(moved, TensorStructInfo) or moved.ndim != ndim:
@@ -201,22 +201,23 @@ class _Products(KnownValues):
         if not all(isinstance(info, TensorStructInfo) and info.dtype.is_integer for info in infos):
             return None
         parts = [numbers, *(np.broadcast_to(operator.spread(part, numbers), numbers.shape) for part in (zero, scale))]
-        if minima is not None:
-            parts.append(np.broadcast_to(minima.astype(np.float32), numbers.shape))
-        whole = [moved_array(part, moves) for part in parts]
-        known = [part for part in whole if part is not None]
-        return _Dequantised(*known) if len(known) == len(parts) else None
+        known = [part for part in (moved_array(part, inner) for part in parts) if part is not None]
+        if minima is not None and known and np.broadcast_shapes(minima.shape, known[0].shape) == known[0].shape:
+            known.append(np.broadcast_to(minima.astype(np.float32), known[0].shape))
+        whole = [part for part in (moved_array(part, moves) for part in known) if part is not None]
+        return _Dequantised(*whole) if len(whole) == len(parts) + (minima is not None) else None
 
-    def without_minima(self, value: RelaxExpr) -> tuple[RelaxExpr, Array | None]:
-        """Return what a constant is added to, and the constant; the value itself and None if it is no such sum."""
-        if not isinstance(value, Call) or not is_call_of(value, Add):
-            return value, None
-        for left, right in (value.args, value.args[::-1]):
-            first, minima = self.value(left), moved_constant(self, right)
-            if isinstance(first, Call) and is_call_of(first, Dequantize) and minima is not None:
-                same_shape = tensor_info(first).ndim == tensor_info(value).ndim
-                return (first, minima) if same_shape else (value, None)
-        return value, None
+    def without_minima(self, value: RelaxExpr) -> tuple[RelaxExpr, list[Call], Array | None]:
+        """Return the dequantised weights to which a constant is added, how they are moved before, and the constant;
+        the value itself, no moves and None if it is no such sum.
+        """
+        if isinstance(value, Call) and is_call_of(value, Add):
+            for left, right in (value.args, value.args[::-1]):
+                moves, first = moves_of(self, left)
+                minima = moved_constant(self, right) if is_call_of(first, Dequantize) else None
+                if minima is not None and tensor_info(left).ndim == tensor_info(value).ndim:
+                    return first, moves, minima
+        return value, [], None
 
     def of_blocks(self, call: Call, operator: DequantizeBlocks, moves: list[Call], few: int) -> _Dequantised | None:
         """Return weights in a block format, moved as the program moves them."""
@@ -237,6 +238,8 @@ class _Products(KnownValues):
             zeros = parts.steps_of_numbers(parts.minimum_steps).astype(np.int16)
         elif parts.minimum is not None:
             least = parts.of_numbers(parts.minimum, parts.minimum_steps)
+            if operator.out_dtype != "float32":  # rounded once, where the kernel would round products, too
+                return None
             minima = spread(-least if held.subtracts_minimum else least)
         scales = spread(parts.of_numbers(parts.scale, parts.scale_steps))
         numbers, offsets = spread(parts.numbers.astype(np.int8)), spread(zeros)

@@ -130,9 +130,9 @@ class _Folder(Rewriter):
             self.known, self.large = {}, {}
         self.private = private_in_block(block) | self.private_in_function
         new = super().block(block)
-        *outer_constants, self.private = outer
+        known, large, self.private = outer
         if self.effects:
-            self.known, self.large = outer_constants
+            self.known, self.large = known, large
         return new
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:

@@ -12,6 +12,7 @@ from . import (
     creation,
     elementwise,
     encoder,
+    few_bits,
     fft,
     flash_attention,
     indexing,
@@ -32,6 +33,6 @@ from . import (
 
 __all__ = [
     "adaptive", "backward", "bags", "complex", "complex_functions", "control", "creation", "elementwise", "encoder",
-    "fft", "flash_attention", "indexing", "integers", "iterated", "linear", "linear_algebra", "nn", "order",
+    "few_bits", "fft", "flash_attention", "indexing", "integers", "iterated", "linear", "linear_algebra", "nn", "order",
     "quantized", "random", "recurrent", "reduce", "resize", "shape", "special",
 ]  # fmt: skip
