@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .... import op
+from ....expr import Constant
 from ....ir import RelaxExpr
 from ....prim import IntImm
 from ..emitter import Emitter
@@ -225,11 +226,13 @@ def _quantized(
 
 def _dequantized(g: Emitter, x: RelaxExpr, scale: Any, zero_point: Any, axis: int, out_dtype: str | None) -> RelaxExpr:
     own = str(g.dtype(x))
-    zero = g.emit(op.zeros_like(scale, own)) if zero_point is None else _parameter(g, zero_point, own)
+    zero = g.const(0, own) if zero_point is None else _parameter(g, zero_point, own)
     return op.dequantize(x, _parameter(g, scale, "float32"), zero, axis, out_dtype or "float32")
 
 
 def _parameter(g: Emitter, value: Any, dtype: str) -> RelaxExpr:
     """A scale or zero point: one for the tensor without dimensions, one for each channel as a vector."""
-    tensor = g.tensor(value, dtype)
+    tensor = g.const(value.data, dtype) if isinstance(value, Constant) else g.tensor(value, dtype)
+    if isinstance(tensor, Constant) and tensor.data.shape == (1,):
+        return g.const(tensor.data[0], dtype)
     return g.reshape(tensor, []) if g.ndim(tensor) == 1 and g.is_true(g.dims(tensor)[0].equal(1)) else tensor
