@@ -40,8 +40,7 @@ GRAPH: tuple[Step, ...] = (
     Step(CanonicalizeBindings, "Replace aliases by the variable they name, so that later passes match calls directly."),
     Step(
         ArithmeticToDequantize,
-        "Write integers times scales as dequantised weights; must run before the passes that multiply those, "
-        "and before FoldConstant makes floats of them.",
+        "Rewrite arithmetic on constant integers as dequantisation, which the next two passes match.",
     ),
     Step(
         FakeQuantizationToInteger, "Multiply quantised weights as int8; must run before FoldConstant dequantises them."

@@ -1,4 +1,4 @@
-"""Write weights that are integers times scales as `R.dequantize`, which products of few bits are made of.
+"""Rewrite arithmetic on constant integers, `(numbers - zeros) * scales + minima`, as `R.dequantize`.
 
 Before   n = R.astype(R.const(W), "float32")                   # W: (256, 4, 32), int8
          d = R.subtract(n, R.astype(R.const(z), "float32"))    # z: (256, 4, 1), int8
@@ -8,16 +8,16 @@ After    d = R.dequantize(R.const(V), R.const(t), R.const(u), axis=0)    # V: (1
          w = R.reshape(R.reshape(d, [256, 4, 32]), [256, 128])
          y = R.matmul(x, R.permute_dims(w))
 
-Programs of torch that torchao quantised, and models of exporters that know no DequantizeLinear, have their weights so:
-they convert integers, subtract zero points, multiply by scales, and add minima, or leave out what they do not need.
-`FakeQuantizationToInteger` and `DequantizeInProducts` take it from here. Integers without scales get the scale 1.
+Quantised programs of torch (torchao), and models of exporters without DequantizeLinear, compute the right operand of
+products and convolutions like this. `FakeQuantizationToInteger` and `DequantizeInProducts` then match `R.dequantize`
+only. Each of zeros, scales and minima may be missing; the scale is then 1.
 
-Each weight has the bits that it had: differences of integers are exact in the float dtypes that are accepted, and the
-product is rounded once. Minima are added to the result, as before.
+Each weight keeps its bits: differences of integers are exact in the accepted float dtypes, and the product is rounded
+once. Minima are added after `R.dequantize`, as before.
 
 Declines: numbers that are not constants, or of more than 16 bits; float16 and bfloat16 that do not hold all
 differences; zero points that are no integers; scales and minima that are not constants or have more dimensions than the
-numbers; arithmetic with moves of elements in between.
+numbers; reshapes and transpositions between the operators.
 """
 
 # NumPy's stubs leave the results of transposing and reshape partly unknown.
@@ -50,14 +50,14 @@ from .decorators import function_pass
 Array: TypeAlias = "NDArray[Any]"
 
 EXACT: Final = {"float32": 1 << 17, "float16": 1 << 11, "bfloat16": 1 << 8}
-"""Magnitude up to which a float dtype holds all integers, and float32 their products by its floats; float32: all
-differences of 16 bits.
+"""Magnitude up to which each float dtype represents all integers (float32: that of all differences of 16 bits). Float32
+represents their products by float16 and bfloat16 scales, so these are rounded once.
 """
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def ArithmeticToDequantize(func: Function, mod: IRModule) -> Function:
-    """Write weights that are integers times scales as `R.dequantize`; see the module's docstring."""
+    """Rewrite arithmetic on constant integers as `R.dequantize`; see the module's docstring."""
     return _Arithmetic(mod).rewrite_function(func)
 
 
@@ -132,7 +132,7 @@ class _Arithmetic(KnownValues):
     def __init__(self, mod: IRModule) -> None:
         super().__init__(mod)
         self._dequantised: dict[tuple[RelaxExpr, str], RelaxExpr | None] = {}
-        """What the block dequantises by the value that it stands for: products by the same weights share it."""
+        """Dequantised variable by original value and dtype, within a block: products by the same weights share it."""
 
     def concerns(self, function: Function) -> bool:
         """True if something is converted to floats."""
@@ -163,7 +163,7 @@ class _Arithmetic(KnownValues):
         return new
 
     def dequantised(self, value: RelaxExpr, dtype: str) -> RelaxExpr | None:
-        """Return the variable of a `dequantize` that gives a value converted to `dtype`; None for another value."""
+        """Return the dequantised variable that replaces a value cast to `dtype`; None if it is not recognised."""
         key = (value, dtype)
         if key not in self._dequantised:
             weights = self.weights(value)

@@ -1,4 +1,4 @@
-"""Constants that a program reshapes and transposes before it reads them, for passes that compute with their elements.
+"""Views and transpositions of constants, evaluated by passes that need the elements.
 
 w = R.permute_dims(R.reshape(R.const(W), [64, 32]))     moves_of: ([permute_dims, reshape], R.const(W))
 """
@@ -26,7 +26,7 @@ Array: TypeAlias = "NDArray[Any]"
 
 
 def moves_of(known: KnownValues, expr: RelaxExpr) -> tuple[list[Call], RelaxExpr]:
-    """Return the operators that move elements of a value, the last one first, and the value they start from."""
+    """Return the chain of views and transpositions that ends in `expr`, last first, and their original operand."""
     moves: list[Call] = []
     value = known.value(expr)
     while isinstance(value, Call) and _is_move(value):
@@ -36,7 +36,7 @@ def moves_of(known: KnownValues, expr: RelaxExpr) -> tuple[list[Call], RelaxExpr
 
 
 def moved_array(array: Array, moves: Sequence[Call]) -> Array | None:
-    """An array as operators move it, of which the last one stands first; None where a shape is not known."""
+    """Apply views and transpositions, last first, to an array; None if a shape is dynamic."""
     for call in reversed(moves):
         operator, info = operator_of(call), call.struct_info_
         if not isinstance(info, TensorStructInfo) or info.dims is None:
@@ -50,13 +50,13 @@ def moved_array(array: Array, moves: Sequence[Call]) -> Array | None:
 
 
 def moved_constant(known: KnownValues, expr: RelaxExpr) -> Array | None:
-    """Return the elements of a constant, moved as the program moves them, or None for any other value."""
+    """Return the elements of a constant behind views and transpositions; None for any other value."""
     moves, value = moves_of(known, expr)
     return moved_array(value.data.numpy(), moves) if isinstance(value, Constant) else None
 
 
 def _is_move(call: Call) -> bool:
-    """True if the result has all elements of the first operand, in another shape or order of dimensions."""
+    """True for a view or transposition of the first operand."""
     operator = operator_of(call)
     return operator is not None and (operator.view or isinstance(operator, PermuteDims))
 

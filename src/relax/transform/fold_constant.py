@@ -10,10 +10,9 @@ The result must be, bit for bit, what the compiled program would have computed. 
   pass is given something that does so (`evaluate`); `relax.build` gives it. Else it is interpreted, if that is exact.
 
 Declines: whatever may fail (an error is left to happen at run time), has an effect, is random, or gives more
-than 1 MiB, unless its operands are as large. Of such a large result, what is computed of it may be small, as the sum of
-integers that were converted: then both are computed, where references are exact. A variable bound to a constant is not
-taken for it where something may have changed the tensor in between: in a function with impure calls, only inside one
-dataflow block.
+than 1 MiB, unless its operands are as large. Such a large result is still computed for a consumer with a small one,
+such as the sum of cast integers, if both have exact references. A variable bound to a constant is not taken for it
+where something may have changed the tensor in between: in a function with impure calls, only inside one dataflow block.
 
 A constant whose variable is only read in its dataflow block, or in a function without impure calls, branches and local
 functions, becomes an operand of those who read it, where kernels can be arranged for it
@@ -72,7 +71,7 @@ MAX_BYTES = 1 << 20
 _VARIABLES = (Var, DataflowVar)
 
 LARGE = 16
-"""Bytes, per byte of its operands, up to which a large result is computed for a small one."""
+"""Largest ratio of bytes, intermediate result to constant operands, computed to fold a consumer."""
 
 EVALUATE = "relax.FoldConstant.evaluate"
 """The entry of PassContext's `config` that stands in for the option `evaluate`."""
@@ -148,7 +147,7 @@ class _Folder(Rewriter):
         return var
 
     def is_large(self, call: Call) -> bool:
-        """True if a call would be folded by its reference, were its result not too large."""
+        """True if only the size of its result keeps a call from being folded by its reference."""
         operator, operands = operator_of(call), [self.constant(arg) for arg in call.args]
         known = [operand for operand in operands if operand is not None]
         if operator is None or not operator.pure or not known or len(known) < len(operands):
@@ -205,7 +204,7 @@ class _Folder(Rewriter):
         return normal if folded is None else folded.replace(span=call.span)
 
     def with_large(self, call: Call, constants: list[RelaxExpr | None]) -> list[RelaxExpr | None]:
-        """Return the operands of a call with small results, and an exact reference, with large ones computed."""
+        """Return the operands of a call; compute those of `large` if its result is small and its reference exact."""
         operator, size = operator_of(call), byte_size(call.struct_info)
         infos = [arg.struct_info_ for arg in call.args]
         dtypes = [info.dtype for info in infos if isinstance(info, TensorStructInfo)]

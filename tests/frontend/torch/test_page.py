@@ -13,10 +13,30 @@ torch = pytest.importorskip("torch")
 PAGE = Path(__file__).parents[3] / "docs" / "import-torch.md"
 
 
-def test_the_examples_run(without, agrees):
-    names = {}
-    for block in re.findall(r"^```python no-run\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+def run(blocks, names):
+    for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
+    return names
+
+
+def examples():
+    """The examples of the page, and beside them those that need torchao."""
+    blocks = re.findall(r"^```python no-run\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    needs = [block for block in blocks if "torchao" in block]
+    return [block for block in blocks if block not in needs], needs
+
+
+def test_the_example_of_quantised_modules_runs():
+    pytest.importorskip("torchao")
+    others, needs = examples()
+    assert len(needs) == 1
+    names = run([others[0], *needs], {})
+    weights = [c for c in names["executable"].constants if getattr(c, "numel", lambda: 0)() > 1 << 16]
+    assert [str(array.dtype) for array in weights] == ["int32"] * 2  # words of four bytes
+
+
+def test_the_examples_run(without, agrees):
+    names = run(examples()[0], {})
     expected = names["module"](torch.ones(5, 4)).detach().numpy()
     np.testing.assert_allclose(names["y"].numpy(), expected, 1e-5)
     agrees(torch.special.ndtr, torch.randn(3, 4), tolerance=1e-6)

@@ -1,7 +1,7 @@
-"""Products by weights of 8 and 4 bits that torch packs: `_weight_int8pack_mm` and `_weight_int4pack_mm_for_cpu`.
+"""Products by int8 and packed int4 weights: `_weight_int8pack_mm` and `_weight_int4pack_mm_for_cpu`.
 
-They become integers times scales, plus zero points that are floats, and a product in float32: weights that are
-constants stay narrow (`relax.transform.ArithmeticToDequantize`).
+Converters emit arithmetic on the integers, and float32 products, of which `relax.transform.ArithmeticToDequantize`
+and the passes behind it keep constant weights in 8 or 4 bits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def weight_int4pack_mm_for_cpu(
     parameters: Array = np.asarray(scales_and_zeros.data).astype(np.float32)
     if group <= 0 or depth % group or parameters.shape != (depth // group, rows, 2):
         raise g.error(f"scales and zero points of shape {parameters.shape} do not fit {rows} rows of {depth} numbers")
-    scales, minima = (g.const(parameters[..., i].T[..., None], "float32") for i in range(2))
+    scales, minima = (g.const(np.transpose(parameters[..., i])[..., None], "float32") for i in range(2))
     wide = op.astype(g.const(np.reshape(numbers, (rows, depth // group, group)), "int4"), "float32")
     scaled = op.add(g.emit(op.multiply(g.emit(wide), scales)), minima)
     weights = g.emit(op.permute_dims(g.reshape(g.emit(scaled), [rows, depth])))
@@ -49,9 +49,9 @@ def weight_int4pack_mm_for_cpu(
 
 
 def _unpacked(g: Emitter, packed: Array) -> Array:
-    """Return the numbers from -8 to 7 (rows, depth) in bytes (rows, depth / 2) that torch packed for this processor.
+    """Return int8 numbers from -8 to 7, (rows, depth), of uint8 (rows, depth / 2) packed by torch for this processor.
 
-    The order of the numbers is torch's secret: it is read from packed digits of the place of each number.
+    The packed order depends on the processor. Packing each hexadecimal digit of the flat index reveals it.
     """
     if packed.ndim != 2 or packed.dtype != np.uint8:
         raise g.error(f"packed weights must be a matrix of uint8, found {packed.dtype} of shape {packed.shape}")
@@ -70,5 +70,5 @@ def _unpacked(g: Emitter, packed: Array) -> Array:
 
 
 def _halves(packed: Array) -> Array:
-    """Return the low and the high four bits of each byte, in turns."""
+    """Return the low and high half of each byte, interleaved, as a vector."""
     return np.ravel(np.stack([packed & 15, packed >> 4], axis=-1)).astype(np.int8)
