@@ -164,6 +164,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "NormalizeGlobalVar",
         "CanonicalizeBindings",
         "ConvertToDataflow",
+        "ArithmeticToDequantize",
         "FakeQuantizationToInteger",
         "DequantizeInProducts",
         "SumsOfBytes",

@@ -40,6 +40,9 @@ CONFIGS = {
     "int8 activations with zero points": (
         lambda: ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ao.MappingType.ASYMMETRIC), 8,
     ),
+    "int8 activations with a scale for all": (
+        lambda: ao.Int8StaticActivationInt8WeightConfig(torch.tensor([[0.03]]), granularity=ao.PerTensor()), 8,
+    ),
     "int8 by row": (lambda: ao.IntxWeightOnlyConfig(torch.int8, ao.PerAxis(0)), 8),
     "int4 in groups": (lambda: ao.IntxWeightOnlyConfig(torch.int4, ao.PerGroup(64)), 4),
     "int4, activations as rounded to int8": (
