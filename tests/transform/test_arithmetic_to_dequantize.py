@@ -160,3 +160,17 @@ def test_weights_that_are_arguments_stay(check):
             result = builder.emit_output(op.matmul(x, builder.emit(op.astype(w, "float32"))))
         builder.emit_func_output(result)
     check(ArithmeticToDequantize(), builder.get())
+
+
+def test_long_chains_stay(check):
+    """Recognition follows a few operators of constants only, not each path through a program."""
+
+    def weights(emit):
+        value = converted_rows(emit)
+        for _ in range(100):
+            value = emit(op.add(value, value))
+        for _ in range(3000):
+            value = emit(op.add(value, relax.const(np.float32(1))))
+        return value
+
+    check(ArithmeticToDequantize(), program(weights))

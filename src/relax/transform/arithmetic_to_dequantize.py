@@ -44,7 +44,7 @@ from ..op.qdq import Dequantize
 from ..op.unary import Astype
 from ..rewrite import bindings_in
 from ..runtime.records import dataclass
-from .constant_moves import moved_array, moves_of
+from .constant_moves import moved_array, moved_constant, moves_of
 from .decorators import function_pass
 
 Array: TypeAlias = "NDArray[Any]"
@@ -53,6 +53,9 @@ EXACT: Final = {"float32": 1 << 17, "float16": 1 << 11, "bfloat16": 1 << 8}
 """Magnitude up to which each float dtype represents all integers (float32: that of all differences of 16 bits). Float32
 represents their products by float16 and bfloat16 scales, so these are rounded once.
 """
+
+DEEPEST: Final = 6
+"""Nested operators of the longest form: cast, subtract, cast, multiply, add, and one to spare."""
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
@@ -153,7 +156,7 @@ class _Arithmetic(KnownValues):
         for move in reversed(moves):
             operator = operator_of(move)
             assert operator is not None
-            weights = self.builder.emit(operator.call(weights, *move.args[1:]))
+            weights = self.builder.emit(operator.call(weights, *move.args[1:]).replace(span=move.span))
         return call.replace(args=(call.args[0], weights, *call.args[2:]))
 
     def block(self, block: BindingBlock) -> BindingBlock:
@@ -174,42 +177,41 @@ class _Arithmetic(KnownValues):
 
     # ------------------------------------------------------------------------------------ recognition
 
-    def weights(self, expr: RelaxExpr) -> _Weights | None:
-        """Return the weights that an expression computes of constants."""
+    def weights(self, expr: RelaxExpr, most: int = DEEPEST) -> _Weights | None:
+        """Return the weights that at most `most` nested operators compute of constants."""
         value = self.value(expr)
-        if not isinstance(value, Call):
+        operator = operator_of(value) if isinstance(value, Call) else None
+        if not isinstance(value, Call) or most == 0:
             return None
-        operator = operator_of(value)
         if isinstance(operator, Astype):
-            return self.converted(value)
+            return self.converted(value, most)
         if not isinstance(operator, Add | Subtract | Multiply):
             return None
-        for left, right in (value.args, value.args[::-1]):
-            inner = self.weights(left) if is_call_of(self.value(left), Astype, Add, Subtract, Multiply) else None
-            if inner is None or (isinstance(operator, Subtract) and left is not value.args[0]):
-                continue
-            if isinstance(operator, Multiply):
-                return inner.with_scales(self.constant(right))
+        orders = [value.args] if isinstance(operator, Subtract) else [value.args, value.args[::-1]]
+        for left, right in orders:
             other = self.constant(right)
-            return inner.with_minima(other) if isinstance(operator, Add) else inner.with_zeros(other)
+            inner = None if other is None else self.weights(left, most - 1)
+            if inner is not None:
+                parts = {Add: inner.with_minima, Subtract: inner.with_zeros, Multiply: inner.with_scales}
+                return parts[type(operator)](other)
         return None
 
-    def converted(self, call: Call) -> _Weights | None:
+    def converted(self, call: Call, most: int) -> _Weights | None:
         """Return integers converted to floats, or floats converted to others before there are scales."""
-        numbers, dtype = self.constant(call.args[0]), str(tensor_info(call).dtype)
+        numbers, dtype = moved_constant(self, call.args[0]), str(tensor_info(call).dtype)
         if dtype not in EXACT:
             return None
         if numbers is None:
-            inner = self.weights(call.args[0])
+            inner = self.weights(call.args[0], most - 1)
             return inner.converted(dtype) if inner is not None and inner.scales is None else None
         own = DataType(numbers.dtype.name)
         return _Weights(numbers, dtype, EXACT[dtype]) if own.is_integer and own.bits <= 16 else None
 
     def constant(self, expr: RelaxExpr) -> Array | None:
-        """Return the elements of a constant, moved and converted as the program does it, or None for another value."""
+        """Return the elements of a constant, maybe moved, or cast from integers without a loss; None for others."""
         moves, value = moves_of(self, expr)
         if isinstance(value, Call) and is_call_of(value, Astype):
-            inner, dtype = self.constant(value.args[0]), tensor_info(value).dtype
+            inner, dtype = moved_constant(self, value.args[0]), tensor_info(value).dtype
             if inner is None or not DataType(inner.dtype.name).is_integer or str(dtype) not in EXACT:
                 return None
             converted = inner.astype(dtype.numpy())
