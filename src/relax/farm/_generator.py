@@ -17,6 +17,7 @@ FILES = (
     "codegen/entry.py",
     "codegen/exact.py",
     "codegen/expr.py",
+    "codegen/fact_forms.py",
     "codegen/facts.py",
     "codegen/function_splitting.py",
     "codegen/index.py",
