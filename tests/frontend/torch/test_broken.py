@@ -170,9 +170,12 @@ def test_arguments_that_are_out_of_range(function, inputs, place, value, message
 
 
 def test_a_result_that_is_not_computed():
-    module = Applied(lambda x: torch.nn.functional.adaptive_max_pool2d(x, 1, return_indices=True))
-    _, text = refusal(exported(module, (IMAGE,)))
-    assert "the result 1 of aten.adaptive_max_pool2d.default 'adaptive_max_pool2d' is not supported" in text
+    def weights(x):
+        parts = torch.ones(12, 4), torch.ones(12), torch.ones(4, 4), torch.ones(4)
+        return torch.ops.aten._native_multi_head_attention(x, x, x, 4, 2, *parts, need_weights=False)[1]
+
+    _, text = refusal(exported(Applied(weights), (torch.ones(1, 3, 4),)))
+    assert "the result 1 of aten._native_multi_head_attention.default '_native_multi_head_attention' is not sup" in text
     assert "help: use the other results of the operator only" in text
 
 

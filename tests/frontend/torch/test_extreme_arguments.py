@@ -26,17 +26,31 @@ OTHERS = {
 """Names whose nodes cannot be compared by themselves."""
 
 TESTED_APART = {
-    "aten._trilinear", "aten.addbmm", "aten.as_strided_scatter", "aten.masked_scatter_backward", "aten.view.dtype",
-    "quantized_decomposed.dequantize_per_channel", "quantized_decomposed.dequantize_per_tensor",
-    "quantized_decomposed.quantize_per_channel", "quantized_decomposed.quantize_per_tensor",
+    "aten._efficientzerotensor", "aten._trilinear", "aten._weight_int4pack_mm_for_cpu", "aten._weight_int8pack_mm",
+    "aten.addbmm", "aten.as_strided_scatter", "aten.igamma", "aten.igammac", "aten.masked_scatter_backward",
+    "aten.special_chebyshev_polynomial_t", "aten.special_chebyshev_polynomial_u",
+    "aten.special_chebyshev_polynomial_v", "aten.special_chebyshev_polynomial_w", "aten.special_gammainc",
+    "aten.special_gammaincc", "aten.special_hermite_polynomial_h", "aten.special_hermite_polynomial_he",
+    "aten.special_laguerre_polynomial_l", "aten.special_legendre_polynomial_p",
+    "aten.special_shifted_chebyshev_polynomial_t", "aten.special_shifted_chebyshev_polynomial_u",
+    "aten.special_shifted_chebyshev_polynomial_v", "aten.special_shifted_chebyshev_polynomial_w",
+    "aten.special_zeta", "aten.view.dtype",
+    "quantized_decomposed._choose_qparams_per_token_asymmetric_impl", "quantized_decomposed.choose_qparams.tensor",
+    "quantized_decomposed.choose_qparams_per_token", "quantized_decomposed.choose_qparams_per_token_asymmetric",
+    "quantized_decomposed.choose_qparams_symmetric.tensor", "quantized_decomposed.dequantize_per_channel",
+    "quantized_decomposed.dequantize_per_channel_group", "quantized_decomposed.dequantize_per_tensor",
+    "quantized_decomposed.dequantize_per_token", "quantized_decomposed.quantize_per_channel",
+    "quantized_decomposed.quantize_per_channel_group", "quantized_decomposed.quantize_per_tensor",
+    "quantized_decomposed.quantize_per_token",
     "relax.gru.default", "relax.lstm.default", "relax.rnn_relu.default", "relax.rnn_tanh.default",
 }  # fmt: skip
-"""Names whose operands the table has not, or whose operators are not torch's: test_linear.py, test_indexing.py,
-test_integers.py, test_quantized.py, test_recurrent.py.
+"""Names whose operands the table has not, or whose operators are not torch's: test_few_bits.py, test_indexing.py,
+test_integers.py, test_iterated.py, test_linear.py, test_quantized.py, test_recurrent.py.
 """
 
 BACKWARD = {
-    "aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward",
+    "aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward", "aten._cdist_backward",
+    "aten._embedding_bag_backward", "aten._embedding_bag_per_sample_weights_backward", "aten._pdist_backward",
     "aten._upsample_nearest_exact1d_backward", "aten._upsample_nearest_exact2d_backward",
     "aten._upsample_nearest_exact3d_backward", "aten.adaptive_max_pool2d_backward",
     "aten.adaptive_max_pool3d_backward", "aten.avg_pool2d_backward", "aten.avg_pool3d_backward",
@@ -47,7 +61,7 @@ BACKWARD = {
     "aten.upsample_nearest1d_backward", "aten.upsample_nearest2d_backward", "aten.upsample_nearest3d_backward",
     "aten.upsample_trilinear3d_backward",
 }  # fmt: skip
-"""Names of gradients: test_backward.py."""
+"""Names of gradients: test_backward.py, test_bags.py, test_linear.py."""
 
 GRAPHS = {"cond", "map_impl", "scan", "while_loop", "transformers.grouped_mm_fallback"}
 """Operators that hold graphs, or are not torch's own."""
