@@ -190,7 +190,7 @@ def test_unusual_numbers(agrees):
             aten.threshold(x, 0.0, 5.0), aten.threshold(x, nowhere, 5.0), aten.celu(x, 2.0**32), aten.var(x, [1], correction=nowhere),
             aten.any.dims(m, [], True), aten.all.dims(m, [], False), aten._pdist_forward(x[:, :3].contiguous(), float("-inf")),
             aten.diff(x, 9, 1), aten.squeeze.dim(x[0, 0], 0), aten.tril(x, -(2**63)), *aten.native_dropout(x, 0.5, False),
-            aten.add.Tensor(m, m, alpha=0), aten.slice_scatter(x, x[:, :2], 1, 0, 2),
+            aten.add.Tensor(m, m, alpha=0), aten.slice_scatter(x, x[:, :2], 1, 0, 2), x + aten._efficientzerotensor([2, 4]),
         )  # fmt: skip
 
     x = torch.tensor([[1.0, -2.0, 3.0, float("nan")], [0.5, 0.25, -0.125, 4.0]])
