@@ -99,3 +99,11 @@ def test_maxima_of_very_many_are_compared_whole():
         low, high = Max(low, N + number), Max(high, N + number)
     assert Slots(HEAP).is_at_most(low + low, high + high)
     assert not Slots(HEAP).is_at_most(low + low + 1, high + high)
+
+
+def test_sums_of_many_maxima_are_compared_whole():
+    """Their operands would be 2^40."""
+    low = high = N
+    for number in range(40):
+        low, high = low + Max(N, number), high + Max(N, number)
+    assert Slots(HEAP).is_at_most(low, high)

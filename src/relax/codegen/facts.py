@@ -321,6 +321,7 @@ class Knowledge:
         self._answers = answers
 
     def _bound(self, quotient: FloorDiv, bounds: Interval) -> None:
+        """For the rest of the scope: a quotient is within bounds. Those that are no news are not kept."""
         least, most = self._narrowed_interval(quotient)
         if bounds[0] > least or bounds[1] < most:
             self._quotients.append((quotient, bounds))

@@ -192,7 +192,7 @@ class _Search:
 
 
 class _Inside(NamedTuple):
-    """The inside of a case."""
+    """A normalizer within a case, and the replacement of factors by what the case says of them."""
 
     normalizer: Normalizer
     exchanged: Callable[[Poly], Poly]
@@ -200,7 +200,7 @@ class _Inside(NamedTuple):
 
 
 def _inside(normalizer: Normalizer, case: _Case) -> _Inside | None:
-    """Return the inside of a case; None if known facts exclude it."""
+    """Return a normalizer that knows the facts of a case; None if the outer facts exclude the case."""
     outer = normalizer.facts
     facts = outer.copy()
     facts.ranges.update(case.ranges)

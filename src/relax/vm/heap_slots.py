@@ -134,19 +134,33 @@ class Slots:
         return self._analyzer.can_prove_equal(a, b)
 
     def is_at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if meaning `a` is provably at most `b`: each number it may be the maximum of is at most one of `b`'s."""
-        below, above = _arms(a), _arms(b)
-        if len(below) * len(above) > MOST_PAIRS:
+        """True if meaning `a` is provably at most `b`.
+
+        Maxima are compared by their operands: each operand of `a` must be at most one of `b`.
+        """
+        if _operand_count(a) * _operand_count(b) > MOST_PAIRS:
             return self._analyzer.can_prove_less_equal(a, b)
-        return all(any(self._analyzer.can_prove_less_equal(low, high) for high in above) for low in below)
+        above = _operands(b)
+        return all(any(self._analyzer.can_prove_less_equal(low, high) for high in above) for low in _operands(a))
 
 
-def _arms(expr: PrimExpr) -> list[PrimExpr]:
-    """Expressions of which `expr` is the maximum; a term is added to each."""
+def _operand_count(expr: PrimExpr) -> int:
+    """Number of expressions that `_operands` returns, which grows with the product for sums of maxima."""
     match expr:
         case Max(a, b):
-            return [*_arms(a), *_arms(b)]
+            return _operand_count(a) + _operand_count(b)
         case Add(a, b):
-            return [x + y for x in _arms(a) for y in _arms(b)]
+            return _operand_count(a) * _operand_count(b)
+        case _:
+            return 1
+
+
+def _operands(expr: PrimExpr) -> list[PrimExpr]:
+    """Return expressions whose maximum is `expr`: operands of nested maxima, plus what is added to the maxima."""
+    match expr:
+        case Max(a, b):
+            return [*_operands(a), *_operands(b)]
+        case Add(a, b):
+            return [x + y for x in _operands(a) for y in _operands(b)]
         case _:
             return [expr]

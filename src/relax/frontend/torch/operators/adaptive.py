@@ -34,7 +34,7 @@ def _adaptive_avg_pool(count: int) -> Callable[..., RelaxExpr]:
 
 
 def _shares(g: Emitter, count: Dim, size: Dim) -> RelaxExpr:
-    """Return the matrix (count, size) of the share of each element in the mean of each window."""
+    """Return a float64 matrix (count, size): entry (i, j) is the weight of element j in the mean of window i, or 0."""
     m, n = (g.tensor(number, "int64") for number in (count, size))
     one = g.const(1, "int64")
     window = g.emit(op.expand_dims(op.arange(PrimValue(as_dim(count)), dtype="int64"), [1]))
