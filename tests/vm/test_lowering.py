@@ -364,3 +364,49 @@ def test_a_module_without_relax_functions():
 
     with pytest.raises(DiagnosticError, match="the module has no Relax function to call from outside"):
         build(kernel)
+
+
+def test_tensors_of_one_shape_in_one_place_are_made_once():
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(storage: R.Object) -> R.Object:
+            a = R.call_packed("vm.builtin.alloc_tensor_in", storage, R.prim_value(64), R.shape([4]), R.dtype("int8"))
+            b = R.call_packed("vm.builtin.alloc_tensor_in", storage, R.prim_value(0), R.shape([4]), R.dtype("int8"))
+            c = R.call_packed("vm.builtin.alloc_tensor_in", storage, R.prim_value(64), R.shape([4]), R.dtype("int8"))
+            d = R.call_packed("vm.builtin.reshape", a, R.shape([2, 2]))
+            e = R.call_packed("vm.builtin.reshape", c, R.shape([2, 2]))
+            r = R.call_packed("test.lower.make", a, b, c, d, e)
+            return r
+
+    executable = build(Module, pipeline=Sequential([]))
+    assert code_of(Module) == [
+        "call  %1 = vm.builtin.alloc_tensor_in(%0, 64, c0, dtype int8)",
+        "call  %2 = vm.builtin.alloc_tensor_in(%0, 0, c0, dtype int8)",
+        "call  %3 = vm.builtin.copy(%1)",
+        "call  %4 = vm.builtin.reshape(%1, c1)",
+        "call  %5 = vm.builtin.copy(%4)",
+        "call  %6 = test.lower.make(%1, %2, %3, %4, %5)",
+        "ret   %6",
+    ]
+    result = VirtualMachine(executable)["main"](np.zeros(128, "int8"))
+    assert [tuple(tensor.shape) for tensor in result] == [(4,), (4,), (4,), (2, 2), (2, 2)]
+
+
+def test_tensors_of_a_branch_are_not_those_behind_it():
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(b: R.Prim("bool"), storage: R.Object) -> R.Object:
+            if b:
+                r = R.call_packed("vm.builtin.alloc_tensor_in", storage, R.prim_value(0), R.shape([4]), R.dtype("int8"))
+            else:
+                r = R.call_packed("vm.builtin.alloc_tensor_in", storage, R.prim_value(0), R.shape([4]), R.dtype("int8"))
+            s = R.call_packed("vm.builtin.alloc_tensor_in", storage, R.prim_value(0), R.shape([4]), R.dtype("int8"))
+            t = R.call_packed("test.lower.make", r, s)
+            return t
+
+    assert sum("alloc_tensor_in" in line for line in code_of(Module)) == 3
+    machine = VirtualMachine(build(Module, pipeline=Sequential([])))
+    for choice in (True, False):
+        assert len(machine["main"](choice, np.zeros(128, "int8"))) == 2

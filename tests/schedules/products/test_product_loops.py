@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from applied import Applied, whole
@@ -121,20 +123,40 @@ def test_streams_of_unknown_width_and_depth(same):
 
 
 def test_few_of_an_open_number_of_rows_are_streamed(same):
-    """By loops for 1, 2, 4, 8 and 16 rows; no rows, or more, have register tiles."""
+    """By loops for 1, 2, 4, … 24 rows; no rows, or more, have register tiles."""
     m, n, k, b = (te.var(name, "int64") for name in "mnkb")
-    same(product(m, 600, 13), Product(), *(shapes(m, 600, 13) for m in (0, 1, 2, 3, 5, 8, 9, 12, 17)))
+    same(product(m, 600, 13), Product(), *(shapes(m, 600, 13) for m in (0, 1, 2, 3, 5, 8, 9, 12, 17, 25)))
+    same(product(m, 70, k), Product(), *(shapes(m, 70, k) for m, k in ((24, 0), (11, 1), (20, 64), (21, 130))))
     same(product(m, n, k, dtype="float64"), Product(), *(
-        shapes(m, n, k) for m, n, k in ((3, 70, 9), (8, 65, 8), (3, 64, 8), (2, 0, 3), (4, 70, 0))), dtype="float64")  # fmt: skip
+        shapes(m, n, k) for m, n, k in ((3, 70, 9), (8, 65, 8), (3, 64, 8), (2, 0, 3), (4, 70, 0), (13, 67, 65))),
+        dtype="float64")  # fmt: skip
     same(with_bias(m, 70, k, b), Product(), *(
-        [(b, m, k), (k, 70), (70,), (b, m, 70), (b, m, 70)] for b, m, k in ((2, 5, 9), (1, 1, 8), (0, 3, 8))))  # fmt: skip
+        [(b, m, k), (k, 70), (70,), (b, m, 70), (b, m, 70)]
+        for b, m, k in ((2, 5, 9), (1, 1, 8), (0, 3, 8), (2, 10, 9))))  # fmt: skip
+
+
+def test_a_known_number_of_rows_is_streamed_if_copies_of_the_right_operand_would_be_large(same, target):
+    same(product(17, 300, 257), Product(), shapes(17, 300, 257))
+    for m, n, k in ((9, 256, 256), (24, 256, 256)):
+        assert "panel_memory" not in schedule(product(m, n, k), target, [Product()]).script()
+    for m, n, k in ((25, 256, 256), (9, 256, 255), (9, te.var("n", "int64"), 256)):
+        assert "panel_memory" in schedule(product(m, n, k), target, [Product()]).script()
+
+
+@pytest.mark.parametrize(("cpu", "tallest"), [("haswell", 12), ("skylake-avx512", 24)])
+def test_streams_of_many_rows_keep_their_sums_in_registers(cpu, tallest):
+    func = product(te.var("m", "int64"), 600, 13)
+    script = schedule(func, codegen.resolve(f"llvm -mcpu={cpu}"), [Product()]).script()
+    few = script.split("else:\n            count")[0]
+    heights = [int(height) for height in re.findall(r"acc = T.allocate\(\((\d+), \d+\)", few)]
+    assert max(heights) == tallest
 
 
 def test_tiles_read_a_few_columns_where_they_are_for_any_number_of_rows(target):
     m, k = te.var("m", "int64"), te.var("k", "int64")
     few, many = (schedule(product(m, n, k), target, [Product()]).script() for n in (64, 65))
-    assert "m <= 16" not in few
-    assert "m <= 16" in many
+    assert "m <= 24" not in few
+    assert "m <= 24" in many
 
 
 def test_the_first_rule_that_fits_is_taken(target):

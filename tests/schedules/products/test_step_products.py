@@ -219,5 +219,5 @@ def test_two_directions_are_proved_like_one(monkeypatch):
         shapes = ((2, n, 16), (directions, 4 * 17, 16), (directions, 4 * 17, 17))
         operands = [te.placeholder(shape, "float32", name) for shape, name in zip(shapes, "XWR", strict=True)]
         func = te.create_prim_func([*operands, *topi.recurrent.lstm(*operands, direction=direction)])
-        build_module(func)
+        build_module(func, "llvm -num-cores=2")
     assert 0 < counts[1] < 2 * counts[0]

@@ -1,4 +1,4 @@
-"""Products with few rows (up to 8) of float32 or float64, which read the right operand once, in memory order.
+"""Products with few rows (up to 24) of float32 or float64, which read the right operand once, in memory order.
 
     for i, j, k in T.grid(2, N, K):          for task in T.parallel(ceildiv(N, 1024)):    a strip of columns
         with T.block("C"):                       sums = T.alloc_buffer((2, 1024))         0 at first
@@ -15,34 +15,56 @@ Such a product is bound by the memory bandwidth for B. Eight rows of B are eight
 must detect anew in every strip, so the next eight rows are prefetched in software. The accumulators of a strip stay in
 the L1 cache. The epilogue is part of the last step.
 
-A product with a dynamic number of rows has these loops for 1, 2, 4, 8 and 16 rows; the last row stands for missing
-ones, whose sums are not stored. `product` decides at run time between them and its own (`are_streamed`).
+With more than 8 rows, 8 elements of each row of A are more numbers than there are registers. Then the sums of a vector
+of columns stay in registers over 64 rows of B, and the elements of A are copied next to each other:
 
-Not supported: more than 8 rows, non-contiguous columns, and cases that `product` rejects.
+    for ko in range(ceildiv(K, 64)):
+        factors = A[:, ko * 64 : ko * 64 + 64]
+        for j in strip, a vector at a time:
+            acc = sums[:, j]                                                              in registers
+            for k in range(64):
+                prefetch(B[(ko + 1) * 64 + k, j])
+                acc += factors[:, k] * B[ko * 64 + k, j]
+            sums[:, j] = acc
+
+A product with a dynamic number of rows has these loops for each of `HEIGHTS`; the last row stands for missing ones,
+whose sums are not stored. `product` decides at run time between them and its own (`are_streamed`), and takes them for a
+known number of 9 to 24 rows if the right operand is large.
+
+Not supported: more rows, non-contiguous columns, and cases that `product` rejects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ....prim import GE, LE, Add, And, IntImm, Mul, Or, PrimExpr, Var, const, is_const, simplify
+from ....prim import GE, LE, Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import prefetch
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
-from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
+from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
 from ...build import alloc, block, int64, let, loop, size_of, spread, tasks, vector_load, vector_store
 from ...rule import Refusal, ScheduleRule
 from ...space import Space
-from ..tile.division import TASKS_PER_CORE
+from ..tile.division import TASKS_PER_CORE, even_pieces
+from ..tile.operands import prefetched
+from ..tile.registers import RegisterTile, register_tile
 from .operands import Matrices, Operands, Results, Values, rewritten_products, tile_view
 
 MOST_ROWS: Final = 8
+"""Most rows of a product that reads `STREAMS` rows of B together."""
 STREAMS: Final = 8
-HEIGHTS: Final = (1, 2, 4, 8, 16)
+HEIGHTS: Final = (1, 2, 4, 8, 12, 16, 20, 24)
 """Rows that loops exist for if their number is dynamic."""
+HELD_ROWS: Final = 4
+"""Most rows of A whose elements are read where they are if their number is dynamic: each has an address of its own."""
+DEPTH: Final = 64
+"""Rows of B over which sums stay in registers. More of them may share too few sets of the L2 cache."""
+LEAST_LARGE: Final = 1 << 18
+"""Bytes of a right operand from which on copying it into panels takes longer than it helps 9 to 24 rows."""
 STRIP: Final = 1024
 """Most columns of a strip, whose accumulators stay in the L1 cache."""
 USUAL_STRIP: Final = 512
@@ -88,13 +110,13 @@ class StreamedProduct(ScheduleRule):
         return rewritten_products(func, write)
 
 
-def are_streamed(rows: PrimExpr) -> PrimExpr:
-    """Condition under which a dynamic number of rows is few.
-
-    From 9 rows on, tiles over copied panels are as fast if the right operand stays in the last cache, and take twice as
-    long if it comes from memory. Missing rows cost as much as others: a quarter of the 16 at most.
-    """
-    return And(GE(rows, int64(1)), Or(LE(rows, int64(8)), And(GE(rows, int64(12)), LE(rows, int64(HEIGHTS[-1])))))
+def are_streamed(operands: Matrices) -> PrimExpr:
+    """Condition under which the number of rows is few; that of a known number of rows is known."""
+    rows, few = operands.rows, And(GE(operands.rows, int64(1)), LE(operands.rows, int64(HEIGHTS[-1])))
+    if not isinstance(rows, IntImm):
+        return few
+    size = simplify(operands.depth * operands.columns * (operands.right.dtype.bits // 8))
+    return few if isinstance(size, IntImm) and size.value >= LEAST_LARGE else const(False, "bool")
 
 
 def strip_of(columns: PrimExpr, cores: int) -> int:
@@ -117,6 +139,8 @@ class StreamWriter:
         self.lanes = max(target.machine.vector_bits // self.dtype.bits, 1)
         self.streams = parameters.streams
         self.strip = parameters.strip or strip_of(self.columns, target.num_cores)
+        self.tallest = target.machine.vector_registers - 4
+        """Rows of the tallest tile of one vector; the other registers hold B's vector, and factors."""
         self.heights = (self.rows.value,) if isinstance(self.rows, IntImm) else HEIGHTS
 
     def tasks(self) -> Stmt:
@@ -152,6 +176,8 @@ class StreamWriter:
 
     def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
         """Compute the sums of `height` rows."""
+        if height > (MOST_ROWS if isinstance(self.rows, IntImm) else HELD_ROWS):
+            return self._sums_in_tiles(sums, left, right, width, height)
         steps = simplify(floordiv(self.depth, self.streams))
         rest = simplify(floormod(self.depth, self.streams))
         zero = spread(const(0, str(self.dtype)), self.lanes)
@@ -168,6 +194,75 @@ class StreamWriter:
                 steps * self.streams + k])))  # fmt: skip
         return block(parts)
 
+    def _sums_in_tiles(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
+        """Compute the sums of many rows, a vector of columns at a time over blocks of the depth."""
+        dtype = str(self.dtype)
+        zero = spread(const(0, dtype), self.lanes)
+
+        def part(ko: Var, depth: Var, factors: Buffer) -> Stmt:
+            start = ko * DEPTH
+
+            def copied(p: Var, k: Var) -> Stmt:
+                factor = BufferLoad(left, (self._row(p), start + k))
+                return BufferStore(factors, factor.astype(dtype), (p, k))
+
+            def vector(c: PrimExpr, lanes: int) -> Stmt:
+                tiles = [
+                    self._tile(sums, factors, right, (start, depth), rows, c, lanes) for rows in self._tiles(height)
+                ]
+                return block(tiles)
+
+            copies = loop("p", height, lambda p: loop("k", depth, lambda k: copied(p, k)))
+            return block([copies, self._each_vector(width, vector)])
+
+        def step(ko: Var) -> Stmt:
+            depth = simplify(minimum(const(DEPTH, "int64"), self.depth - ko * DEPTH))
+            return let("depth", depth, lambda depth: alloc(
+                "factors", (height, DEPTH), dtype, "global", lambda factors: part(ko, depth, factors)))  # fmt: skip
+
+        return block([
+            loop("p", height, lambda p: loop("v", -(-self.strip // self.lanes), lambda v: vector_store(
+                sums, (p, v * self.lanes), zero))),
+            loop("ko", simplify(ceildiv(self.depth, DEPTH)), step),
+        ])  # fmt: skip
+
+    def _tiles(self, height: int) -> Iterator[tuple[int, int]]:
+        """First row and number of rows of each tile of one vector that fits into registers."""
+        first = 0
+        for segment in even_pieces(height, -(-height // self.tallest)):
+            for _ in range(segment.number):
+                yield first, segment.size
+                first += segment.size
+
+    def _tile(
+        self, sums: Buffer, factors: Buffer, right: Buffer, depths: tuple[PrimExpr, Var], rows: tuple[int, int],
+        c: PrimExpr, lanes: int,
+    ) -> Stmt:  # fmt: skip
+        """Add some products, at `depths` (first, number), to the sums of `rows` (first, number) by a vector."""
+        (start, depth), (first, height) = depths, rows
+        wide = str(self.dtype.with_lanes(lanes))
+
+        def written(tile: RegisterTile) -> Stmt:
+            def step(k: Var) -> Stmt:
+                added = tile.step(
+                    lambda p: BufferLoad(factors, (first + p, k)),
+                    lambda _: vector_load(right, (start + k, c), lanes).astype(wide),
+                )
+                asks = lanes > 1 and not first
+                return block([prefetched(right, (start + k + DEPTH, c)), added]) if asks else added
+
+            return block([
+                tile.begun(lambda p, _: vector_load(sums, (first + p, c), lanes)),
+                loop("k", depth, step),
+                tile.each(lambda p, v: vector_store(sums, (first + p, c), tile.load(p, v))),
+            ])  # fmt: skip
+
+        return register_tile(height, 1, lanes, written, sums=str(self.dtype))
+
+    def _row(self, p: PrimExpr) -> PrimExpr:
+        """Row of A that is read as the p-th one."""
+        return p if isinstance(self.rows, IntImm) else minimum(p, self.rows - 1)
+
     def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
         """Return `body(first column, lanes)` for each vector of a strip, then for each remaining column."""
         lanes = self.lanes
@@ -182,8 +277,7 @@ class StreamWriter:
     ) -> Stmt:
         """Accumulate some rows of B, each times its elements of A, over a strip."""
         dtype = str(self.dtype)
-        has_all = isinstance(self.rows, IntImm)
-        rows = [int64(p) if has_all or not p else minimum(int64(p), self.rows - 1) for p in range(height)]
+        rows = [self._row(int64(p)) if p else int64(0) for p in range(height)]
 
         def body(c: PrimExpr, lanes: int) -> Stmt:
             wide = str(self.dtype.with_lanes(lanes))

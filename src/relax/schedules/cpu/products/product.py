@@ -14,7 +14,7 @@
 
     few rows, a transposed right operand  it is read where it is (`inner_products`); a kernel for an open number of rows
                                           has these loops and the others
-    an open number of rows                up to 16 rows read the right operand in memory order (`few_rows`), more have
+    an open number of rows                up to 24 rows read the right operand in memory order (`few_rows`), more have
                                           the loops below
     all others                            the loops of `product`, which copy blocks of panels when they read them, and
                                           those of `last_columns` for a few remainder columns
@@ -105,16 +105,18 @@ def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DE
 
 
 def _streamed_or_copied(operands: Matrices, target: Target, parameters: ProductParameters) -> Stmt:
-    """Return the loops of `few_rows` and those of `_copied`, between which an open number of rows decides.
+    """Return the loops of `few_rows`, those of `_copied`, or both, between which an open number of rows decides.
 
     Tiles read a single panel of columns where it is, so that a product of few columns copies nothing. A shape of tiles
     that was chosen, as by tuning, is that of all rows.
     """
     width = tile_for(target, operands.total.dtype.bits).columns
-    few = simplify(And(are_streamed(operands.rows), GT(operands.columns, int64(width))))
-    is_open = not isinstance(operands.rows, IntImm) and not is_const(few) and parameters.tile is None
-    if not is_open or operands.right.indices[-1] is not operands.column:
+    few = simplify(And(are_streamed(operands), GT(operands.columns, int64(width))))
+    may_be_few = not is_const(few, 0) and parameters.tile is None
+    if not may_be_few or operands.right.indices[-1] is not operands.column:
         return _copied(operands, target, parameters)
+    if is_const(few, 1):
+        return operands.declared(StreamWriter(operands, target).tasks())
     streamed = StreamWriter(DeclaredOperands(operands), target).tasks()
     return operands.declared(IfThenElse(few, streamed, _copied(DeclaredOperands(operands), target, parameters)))
 
