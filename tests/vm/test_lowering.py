@@ -384,7 +384,7 @@ def test_tensors_of_one_shape_in_one_place_are_made_once():
         "call  %1 = vm.builtin.alloc_tensor_in(%0, 64, c0, dtype int8)",
         "call  %2 = vm.builtin.alloc_tensor_in(%0, 0, c0, dtype int8)",
         "call  %3 = vm.builtin.copy(%1)",
-        "call  %4 = vm.builtin.reshape(%1, c1)",
+        "call  %4 = vm.builtin.reshape(%1, c2)",
         "call  %5 = vm.builtin.copy(%4)",
         "call  %6 = test.lower.make(%1, %2, %3, %4, %5)",
         "ret   %6",
