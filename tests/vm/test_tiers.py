@@ -230,6 +230,38 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert done.returncode == 0, done.stderr
 
 
+def test_builds_of_one_process_take_turns(monkeypatch):
+    running, most = [], []
+    run = subprocess.run
+
+    def counted(*args, **options):
+        running.append(args)
+        most.append(len(running))
+        try:
+            return run(*args, **options)
+        finally:
+            running.pop()
+
+    monkeypatch.setattr(full_build.subprocess, "run", counted)
+    vms = [
+        relax.VirtualMachine(relax.build(main(BODY.replace("1.0", f"{i}.0"), PARAMS), tier="auto")) for i in range(3)
+    ]
+    assert all(vm.wait_full(SECONDS) for vm in vms)
+    assert most == [1, 1, 1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions share processors by processes here")
+def test_the_process_lets_other_sessions_come_first():
+    text = (
+        "from relax.vm import full_build_process as p; p._yield_to_others(); print(open('/proc/self/autogroup').read())"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True, start_new_session=True
+    )
+    assert done.stdout.split()[-2:] == ["nice", str(full_build.NICENESS)]
+
+
 @pytest.mark.parametrize(
     ("program", "text"),
     [

@@ -2,7 +2,8 @@
 
 The process gets the module in a file without a name: a pickle, and the elements of large constants behind it, which
 it maps. Constants that are in a file already it reads there. What it built is in the cache of programs, or in a file if
-the cache does not take it (a build that warned, say). It yields to other processes, and leaves a core to the program.
+the cache does not take it (a build that warned, say). It yields to other processes, and leaves a core to the program:
+the programs of this process, such as the pieces of a module of torch, are built one after another.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +62,21 @@ def context_of(context: PassContext) -> tuple[Any, ...]:
     return context.opt_level, list(context.required_pass), list(context.disabled_pass), dict(context.config)
 
 
+class _Turns:
+    """Full builds of this process take turns; one of the parent's is none of a forked process."""
+
+    def __init__(self) -> None:
+        self.renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+
+
+_turns: Final = _Turns()
+
+
 class FullBuild:
     """Builds a program in another process."""
 
@@ -70,7 +87,7 @@ class FullBuild:
 
     def __call__(self) -> Executable:
         """Wait for the process; return what it built. Raises RuntimeError with its errors, if it fails."""
-        with tempfile.TemporaryDirectory(prefix="relax-") as folder, _nameless_file() as file:
+        with _turns.lock, tempfile.TemporaryDirectory(prefix="relax-") as folder, _nameless_file() as file:
             path = Path(folder) / "program"
             files = write_request(self.request, file)
             inherited = (file.fileno(), *(stored.stream.fileno() for stored in files))

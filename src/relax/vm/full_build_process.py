@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 
 from ..farm import background_writes, cache
 from ..farm.host import resolve
@@ -15,8 +17,7 @@ from .recall import recall_program
 
 def main(descriptor: int, path: str) -> int:
     """Build the request in an open file; print where the program is: in the cache, or in the file `path`."""
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    _yield_to_others()
     request = read_request(descriptor)
     where = resolve(request.target)
     try:
@@ -34,3 +35,15 @@ def main(descriptor: int, path: str) -> int:
         executable.save(path)
         sys.stdout.write(f"{IN_FILE}\n")
     return 0
+
+
+def _yield_to_others() -> None:
+    """Let other processes come first.
+
+    Linux may share processors between sessions, each of which has a niceness of its own; that of a process counts among
+    the processes of its session alone (sched(7), the autogroup feature).
+    """
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICENESS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relax.frontend.torch import registry
+from relax.frontend.torch.compile import options
 
 try:
     import torch
@@ -23,6 +24,12 @@ def _same_numbers():
     """The random numbers of a test are the same in each run, whatever ran before."""
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _tier(monkeypatch):
+    """Torch's modules are compiled without background processes, whose work would go on behind a test."""
+    monkeypatch.setitem(options.MODES, "default", "full")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ....runtime.records import dataclass
 
 MODES: Final = {
-    "default": "full",
+    "default": "auto",
     "reduce-overhead": "full",
     "max-autotune": "full",
     "max-autotune-no-cudagraphs": "full",
@@ -21,13 +21,13 @@ _TIERS = ("full", "now", "auto")
 
 @dataclass(frozen=True)
 class BackendOptions:
-    """Options of the backend: ``torch.compile(m, backend="relax", options={"tier": "auto"})``.
+    """Options of the backend: ``torch.compile(m, backend="relax", options={"tier": "full"})``.
 
     `tier` is that of `relax.build`, `target` the machine to build for, and `fallback` False makes an error of what
     would run in eager torch with a warning.
     """
 
-    tier: str = "full"
+    tier: str = "auto"
     target: Any = "llvm"
     fallback: bool = True
 

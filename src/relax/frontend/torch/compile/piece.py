@@ -107,6 +107,26 @@ class Built:
     def __init__(self, program: IRModule) -> None:
         self.program, self.lock = program, threading.RLock()
         self.run: Callable[..., Any] | None = None
+        self.machine: VirtualMachine | None = None
+        """The machine of a program of tier "now" whose full build is under way."""
+
+    def build(self, options: BackendOptions) -> None:
+        """Build the program."""
+        executable = build(self.program, options.target, tier=options.tier)
+        machine = VirtualMachine(executable, cpu())
+        self.run = _entry(machine)
+        self.machine = None if executable.upgrade is None else machine
+
+    def faster(self, machine: VirtualMachine) -> Callable[..., Any]:
+        """Return what runs the program now: the full build's entry point if that is ready."""
+        if machine.tier == "full":
+            self.run, self.machine = _entry(machine), None
+        return cast("Callable[..., Any]", self.run)
+
+
+def _entry(machine: VirtualMachine) -> Callable[..., Any]:
+    function = machine["main"]
+    return function.exchange if isinstance(function, EntryPoint) else function
 
 
 _BUILT: WeakValueDictionary[tuple[int, str, str], Built] = WeakValueDictionary()
@@ -165,9 +185,7 @@ class CompiledPiece:
         with self.built.lock:
             if self.built.run is None and self.eager is None:
                 try:
-                    program = build(self.built.program, self.options.target, tier=self.options.tier)
-                    function = VirtualMachine(program, cpu())["main"]
-                    self.built.run = function.exchange if isinstance(function, EntryPoint) else function
+                    self.built.build(self.options)
                 except Exception as error:
                     if not self.options.fallback:
                         raise
@@ -185,6 +203,9 @@ class CompiledPiece:
                 self.build()
                 return self(*inputs)
             return self.eager(*inputs)
+        machine = self.built.machine
+        if machine is not None:
+            self.run = run = self.built.faster(machine)
         if self.profiler_enabled():
             with self.torch.profiler.record_function(self.title):
                 return self._run(run, inputs)
