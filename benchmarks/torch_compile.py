@@ -4,7 +4,8 @@
 
 Each row is one model, one number of threads and one backend, in a process of its own that starts with empty caches:
 seconds until every size of the model has been called once (imports left out, compilations and recompilations counted
-in), and milliseconds of a call after that: the geometric mean over the sizes of medians. With ``--training``, the same
+in), and milliseconds of a call after that, and after the full builds that go on behind relax's first calls: the
+geometric mean over the sizes of medians. With ``--training``, the same
 of a step of training, forward and backward. Sizes change from call to call; torch decides by itself when they become
 open. ``--warm`` keeps the caches that earlier rows have filled.
 """
@@ -46,7 +47,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def measured(name: str, backend: str, threads: int, training: bool, rounds: int) -> dict[str, float]:
     """Return seconds of the first calls at all sizes, and seconds of a call after that."""
-    import relax.frontend.torch  # noqa: F401, PLC0415  (which makes the backend known; eager rows do without)
+    import relax.frontend.torch  # noqa: PLC0415  (which makes the backend known; eager rows do without)
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -64,6 +65,8 @@ def measured(name: str, backend: str, threads: int, training: bool, rounds: int)
 
     torch.nn.functional.linear(torch.ones(2, 2), torch.ones(2, 2))
     first = sum(seconds(lambda arguments=arguments: call(arguments)) for arguments in inputs)
+    if not relax.frontend.torch.wait_full(600):
+        raise SystemExit(f"{name}: the full build has not ended")
     times: list[list[float]] = [[] for _ in inputs]
     gc.collect()
     for _ in range(rounds):

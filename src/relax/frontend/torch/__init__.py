@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.tvm_names import answer_missing
 from . import operators as operators  # which registers the converters
-from .compile import BackendOptions, FallbackWarning, register, relax_backend
+from .compile import BackendOptions, FallbackWarning, register, relax_backend, wait_full
 from .emitter import Emitter
 from .fx import from_fx, relax_dynamo
 from .importer import from_exported_program
@@ -19,6 +19,7 @@ from .trees import BuiltProgram, build_exported
 __all__ = [
     "BackendOptions", "BuiltProgram", "Emitter", "FallbackWarning", "Training", "build_exported", "converter",
     "from_exported_program", "from_fx", "open_lengths", "relax_backend", "relax_dynamo", "trainable",
+    "wait_full",
 ]  # fmt: skip
 
 register()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from relax.frontend.torch import wait_full
 from relax.frontend.torch.compile import piece
 from relax.frontend.torch.compile.options import BackendOptions, read_options
+from relax.vm import full_build
 
 torch = pytest.importorskip("torch")
 
@@ -35,12 +37,15 @@ def test_the_full_build_takes_over_forward_and_backward(tmp_path, monkeypatch):
         for one, other in zip(got, expected, strict=True):
             torch.testing.assert_close(one, other)
 
-    agrees()
+    with full_build._turns.lock:
+        agrees()
+        assert not wait_full(timeout=0)
     builds = [built for built in piece._BUILT.values() if built not in before]
     assert len(builds) == 2
     machines = [built.machine for built in builds]
     assert all(machine is not None for machine in machines)
-    assert all(machine.wait_full(timeout=300) for machine in machines)
+    assert wait_full(timeout=300)
+    assert all(machine.tier == "full" for machine in machines)
     first = [built.run for built in builds]
     agrees()
     assert all(built.machine is None and built.run is not old for built, old in zip(builds, first, strict=True))

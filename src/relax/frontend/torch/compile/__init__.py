@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .backend import register, relax_backend
 from .options import BackendOptions
+from .piece import wait_full
 from .warning import FallbackWarning
 
-__all__ = ["BackendOptions", "FallbackWarning", "register", "relax_backend"]
+__all__ = ["BackendOptions", "FallbackWarning", "register", "relax_backend", "wait_full"]

@@ -42,7 +42,7 @@ def relax_backend(
     graph_module, example_inputs
         The graph and its inputs, tensors without data, as torch passes them.
     mode
-        A mode of torch.compile; all build in full.
+        A mode of torch.compile; all but ``"default"`` build in full.
     options
         ``tier`` and ``target`` of `relax.build`; ``fallback``, False to raise an error instead of running something in
         eager torch.

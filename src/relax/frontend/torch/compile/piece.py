@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -152,6 +153,17 @@ def shared(program: IRModule, options: BackendOptions) -> Built:
         if known is None or not structural_equal(known.program, program, map_free_vars=True):
             known = _BUILT[key] = Built(program)
         return known
+
+
+def wait_full(timeout: float | None = None) -> bool:
+    """Wait at most `timeout` seconds until the full builds of all graphs that torch.compile has made run their calls.
+
+    Builds begin when a graph is first called. Returns False if one takes longer, or failed.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    machines = [built.machine for built in list(_BUILT.values())]
+    left = (None if end is None else max(0.0, end - time.monotonic()) for _ in machines)
+    return all(machine is None or machine.wait_full(rest) for machine, rest in zip(machines, left, strict=True))
 
 
 class CompiledPiece:
