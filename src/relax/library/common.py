@@ -83,13 +83,22 @@ matmul | b h m k, b h k n |
 matmul | 1 h m k, 1 h k n |
 matmul | 1 h 1 k, 1 h k n |
 nn.attention | b s h d, b t h d, b t h d |
+nn.attention | b s h d, b t h d, b t h d, b 1 s t |
+nn.attention | b s h d, b t h d, b t h d, b 1 s t | scale=0.125
 """
 
 NORMALISATIONS: Final = """
 nn.layer_norm | a b, b, b | axes=[-1]
 nn.layer_norm | a b c, c, c | axes=[-1]
+nn.layer_norm | a b c, c, c | axes=[-1], epsilon=1e-06
+nn.layer_norm | a b c, c, c | axes=[-1], epsilon=1e-12
 nn.rms_norm | a b, b | axes=[-1]
 nn.rms_norm | a b c, c | axes=[-1]
+nn.rms_norm | a b c, c | axes=[-1], epsilon=1e-06
+variance | a b | axis=[1], keepdims=True
+variance | a b c | axis=[2], keepdims=True
+variance | a b c d | axis=[0, 2, 3]
+mean | a b c d | axis=[0, 2, 3]
 nn.softmax | a b | axis=-1
 nn.softmax | a b c | axis=-1
 nn.softmax | a b c d | axis=-1
@@ -102,14 +111,18 @@ nn.log_softmax | a b | axis=-1
 """
 
 MOVES: Final = """
+permute_dims | a b |
 permute_dims | a b | axes=[1, 0]
 permute_dims | a b c | axes=[0, 2, 1]
 permute_dims | a b c | axes=[1, 0, 2]
 permute_dims | a b c d | axes=[0, 2, 1, 3]
+permute_dims | a b c d | axes=[1, 0, 2, 3]
 permute_dims | a b c d | axes=[0, 2, 3, 1]
 permute_dims | a b c d | axes=[0, 3, 1, 2]
 permute_dims | a b c d | axes=[0, 1, 3, 2]
 permute_dims | a b c d e | axes=[2, 0, 3, 1, 4]
+flip | a b c d | axis=[2]
+flip | a b c d | axis=[3]
 take | v c, n:int64 | axis=0
 take | v c, b n:int64 | axis=0
 take | v c, n:int32 | axis=0
@@ -122,12 +135,33 @@ strided_slice | a b:int64, (1), (0), (e), (1) |
 strided_slice | a b c d:uint8, (2), (s), (e), (1) |
 strided_slice | a b c d:uint8, (3), (0), (e), (1) |
 astype | a b c d:uint8 | dtype='bool'
+index_put | v c, (b n:int64), b n c | accumulate=True
+gather_elements | a b:int64, c d:int64 | axis=1
+concat | (a b:int64 / a c:int64) | axis=1
+broadcast_to | 1 b:int64, [a b] |
+broadcast_to | a b 1 1, [a b c d] |
+broadcast_to | a b 1 c d, [a b e c d] |
+astype | a b c:int64 | dtype='float32'
 """
+
+MASKS: Final = """
+cumsum | a b:int64 | axis=1
+index_tensor | a b:int64, (a 1 1 1:int64 / 1 1 b 1:int64) |
+index_tensor | a b:int64, (a 1 1 1:int64 / 1 1 1 b:int64) |
+less_equal | a 1 1 b:int64, a 1 b 1:int64 |
+equal | a 1 b 1:int64, a 1 1 b:int64 |
+bitwise_and | :bool, a 1 b c:bool |
+bitwise_and | a 1 b c:bool, a 1 b c:bool |
+where | a 1 b c:bool, , |
+add | a b c d, a 1 c d |
+multiply | a b c d, 1 1 c d |
+"""
+"""Calls that transformers makes of masks and positions."""
 
 
 def common_calls() -> list[str]:
     """Return the lines of all calls."""
-    lines = [line for text in (WINDOWS, PRODUCTS, NORMALISATIONS, MOVES) for line in text.strip().splitlines()]
+    lines = [line for text in (WINDOWS, PRODUCTS, NORMALISATIONS, MOVES, MASKS) for line in text.strip().splitlines()]
     return [*lines, *_elementwise(), *_reductions(), *_pieces(), *_conversions()]
 
 
@@ -151,9 +185,24 @@ def _elementwise() -> Iterator[str]:
         yield f"{name} | {axes}:int64, {axes}:int64 |"
     for name, axes in itertools.product(_COMPARE[:3], _AXES[1:3]):
         yield f"{name} | {axes}, |"
+    for axes in _AXES[1:3]:
+        for name in ("multiply", "subtract"):
+            yield f"{name} | {axes[:-1]}1, {axes} |"
+    for name, axes in itertools.product(("add", "subtract", "maximum", "minimum", *_COMPARE), ("a b", "a")):
+        yield f"{name} | {axes}:int64, :int64 |"
+    for name, axes in itertools.product(("bitwise_and", "bitwise_or"), ("a b", "a b c", "a b c d")):
+        yield f"{name} | {axes}:bool, {axes}:bool |"
+    for axes in ("a b", "a b c", "a b c d"):
+        yield f"bitwise_not | {axes}:bool |"
+        yield f"less_equal | {axes}, |"
+    yield "equal | a b c d, |"
+    yield "subtract | a b:int64, a b:int64 |"
+    yield "rsqrt | a |"
     for axes in _AXES:
         yield f"where | {axes}:bool, {axes}, {axes} |"
         yield f"where | {axes}:bool, {axes}, |"
+        yield f"where | {axes}:bool, , {axes} |"
+    yield "where | a b 1:bool, , a b c |"
 
 
 def _reductions() -> Iterator[str]:
@@ -163,6 +212,11 @@ def _reductions() -> Iterator[str]:
     for name, keep in itertools.product(("mean", "max"), (True, False)):
         yield f"{name} | a b c d | axis=[2, 3], keepdims={keep}"
     yield "mean | a b c | axis=[1], keepdims=False"
+    yield "sum | a b | axis=[0], keepdims=True"
+    yield "sum | a b | axis=[0], keepdims=False"
+    yield "sum | a b c | axis=[0], keepdims=True"
+    yield "sum | a b c | axis=[0, 1], keepdims=False"
+    yield "sum | a b c d | axis=[0, 2, 3], keepdims=False"
     for axes in _AXES[1:3]:
         yield f"argmax | {axes} | axis=-1"
 
@@ -182,6 +236,8 @@ def _pieces() -> Iterator[str]:
     yield "strided_slice | a:int64, (0), (0), (1) |"
     for before, after in itertools.product(_AXES, _AXES):
         yield f"reshape | {before}, [{after.translate(str.maketrans('abcd', 'wxyz'))}] |"
+    for before, after in (("1 b c", "b c"), ("b c", "1 b c"), ("1 c", "c"), ("a b 1 1", "a b")):
+        yield f"reshape | {before}, [{after}] |"
     for axes in _AXES[1:3]:
         yield f"broadcast_to | {axes}, [{axes}] |"
 
@@ -237,7 +293,7 @@ class _Line:
         if word.startswith("["):
             return ShapeExpr([self._size(size) for size in word[1:-1].split()])
         if word.startswith("("):
-            if "/" in word or self.name == "concat":
+            if "/" in word or ":" in word or self.name == "concat":
                 return Tuple([self._operand(part.strip()) for part in word[1:-1].split("/")])
             return Tuple([PrimValue(self._size(size)) for size in word[1:-1].split()])
         if "." in word:

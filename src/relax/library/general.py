@@ -107,17 +107,24 @@ class CallSizes:
             return f"={self.sizes[at]}"
         return f"{'v' if at in self.signed else 's'}{partition[at]} {self.sizes[at].dtype}"
 
-    def with_equal_sizes(self, keep_ones: bool) -> CallSizes:
-        """Return a call in which all sizes are equal that do not stay; those that are 1 stay if `keep_ones`.
+    @property
+    def kept_ones(self) -> tuple[tuple[int, ...], ...]:
+        """Sizes of 1 that may stay, the fewest first: none; those beside another size on their axis; all."""
+        others = {axis[1] for at, axis in enumerate(self.axes) if self.values[at] != self.values[self.ones[0]]}
+        beside = tuple(at for at in self.ones if self.axes[at][1] in others)
+        return tuple(dict.fromkeys(((), beside, self.ones)))
 
-        It is the same for all calls that differ in sizes alone, and in which sizes are 1 if `keep_ones`.
+    def with_equal_sizes(self, kept: Sequence[int]) -> CallSizes:
+        """Return a call in which all sizes are equal that do not stay; of those that are 1 some are `kept`.
+
+        It is the same for all calls that differ in sizes alone, and in which the sizes that are kept are 1.
         """
-        ones: frozenset[int] = frozenset() if keep_ones else frozenset(self.ones)
+        free = frozenset(self.ones).difference(kept)
         kinds = [
-            None if number < 0 and at not in ones else (str(size.dtype), at in self.signed)
+            None if number < 0 and at not in free else (str(size.dtype), at in self.signed)
             for at, (number, size) in enumerate(zip(self.classes, self.sizes, strict=True))
         ]
-        return replace(self, classes=renumbered(kinds), ones=self.ones if keep_ones else ())
+        return replace(self, classes=renumbered(kinds), ones=tuple(kept))
 
     def fits(self, partition: Partition) -> bool:
         """True if sizes that share a variable of a partition are equal."""

@@ -4,10 +4,10 @@
     template    by the general form: the kernel and how it is called, or that there is none
     code        by the general form, or by a kernel: where `relax.farm.recall` finds the machine code
 
-A partition is looked up three times at most: for calls that differ in sizes alone, where it serves all of those in
-which sizes are equal that share a variable, and nothing is left to be checked at run time; the same with sizes of 1
-unchanged, as in broadcasting; and for calls in which the same sizes are equal. So a kernel does not depend on what was
-looked up before.
+A partition is looked up four times at most: for calls that differ in sizes alone, where it serves all of those in
+which sizes are equal that share a variable, and nothing is left to be checked at run time; the same with those sizes of
+1 unchanged that stand beside others, as in broadcasting; with all of them unchanged; and for calls in which the same
+sizes are equal. So a kernel does not depend on what was looked up before.
 
 All hold for one target, one configuration of the PassContext, and one state of the files in which formulas, schedule
 rules and code generation are written.
@@ -79,8 +79,8 @@ class Library:
 
     def _candidates(self, call: Call, operator: Operator, operands: CallSizes) -> Iterator[Partition]:
         """Partitions of a call, most general first."""
-        for keep_ones in (False, True) if operands.ones else (False,):
-            equal = operands.with_equal_sizes(keep_ones)
+        for kept in operands.kept_ones if operands.ones else ((),):
+            equal = operands.with_equal_sizes(kept)
             partition = self._partition(call, operator, equal, 0)
             if partition is not None and operands.fits(partition):
                 yield partition
