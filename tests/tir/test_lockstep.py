@@ -17,12 +17,17 @@ DTYPES = (
     "float16", "bfloat16", "float8_e4m3fn", "float32", "float64",
 )  # fmt: skip
 
+FEW_BITS = ("int2", "int4", "uint2", "uint4")
+
 
 def array(shape, dtype, seed=0):
     """Numbers of a dtype at its limits and between; floats with NaN and infinity among them."""
     generator = np.random.default_rng(seed)
     if dtype == "bool":
         return generator.integers(0, 2, shape).astype(bool)
+    if dtype in FEW_BITS:
+        info = ml_dtypes.iinfo(dtype)
+        return generator.integers(info.min, info.max, shape, endpoint=True).astype(getattr(ml_dtypes, dtype))
     if "float" not in dtype:
         info = np.iinfo(dtype)
         limits = np.array([info.max, info.min, 0, 1, 7], dtype)
@@ -40,6 +45,8 @@ def array(shape, dtype, seed=0):
 
 def bits(values):
     """The bits of an array; all NaN as one."""
+    if values.dtype in FEW_BITS:
+        return [values.astype("int8")]
     if values.dtype.kind in "fV":
         values = np.where(np.isnan(values), np.zeros_like(values), values), np.isnan(values)
         return [np.ascontiguousarray(part).view(np.uint8) for part in values]
@@ -97,20 +104,20 @@ class Expression:
             f"T.Select({a} < {b}, {a}, {b})",
             f"T.if_then_else(i < j, {a}, {b})",
             f"T.if_then_else({a} <= {b} and B[j] == B[j], {b}, {a})",
-            f"T.Cast('{self.dtype}', T.Cast('{choose(DTYPES)}', {a}))",
+            f"T.Cast('{self.dtype}', T.Cast('{choose((*DTYPES, *FEW_BITS))}', {a}))",
         ]
         if self.dtype != "bool":
             forms += [f"({a} + {b})", f"({a} - {b})", f"({a} * {b})"]
         if "float" in self.dtype:
             forms += [f"({a} / {b})", f"T.sqrt({a})", f"T.floor({a})"]
-        elif self.dtype != "bool":
+        elif self.dtype != "bool" and self.dtype not in FEW_BITS:
             odd = f"T.bitwise_or({b}, T.{self.dtype}(1))"
             forms += [f"({a} // {odd})", f"({a} % {odd})", f"T.truncdiv({a}, {odd})", f"T.truncmod({a}, {odd})"]
             forms += [f"T.bitwise_xor({a}, {b})", f"T.shift_right({a}, {b})"]
         return choose(forms)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", (*DTYPES, *FEW_BITS))
 @pytest.mark.parametrize("seed", range(4))
 def test_elementwise(parse, both_ways, dtype, seed):
     func = parse(f"""
@@ -124,6 +131,18 @@ def f(A: T.Buffer(("m", "n"), "{dtype}"), B: T.Buffer(("n",), "{dtype}"), C: T.B
     for m, n in [(0, 3), (1, 1), (9, 13), (2, 17)]:
         args = array((m, n), dtype, seed), array((n,), dtype, seed + 1), array((m, n), dtype, seed + 2)
         assert both_ways(func, *args) == [True]
+
+
+@pytest.mark.parametrize("form", ["{a} // {b}", "{a} % {b}", "T.bitwise_and({a}, {b})", "T.shift_right({a}, {b})"])
+def test_other_operations_on_part_of_a_byte_run_by_steps(parse, both_ways, form):
+    value = form.format(a="A[i]", b="T.uint4(3)")
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((20,), "uint4"), C: T.Buffer((20,), "uint4")):
+    for i in range(20):
+        C[i] = {value}
+""")
+    assert both_ways(func, array((20,), "uint4"), array((20,), "uint4", 1)) == []
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "bfloat16", "float32", "float64"])

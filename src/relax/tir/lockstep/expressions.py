@@ -48,6 +48,7 @@ from .values import (
     is_array,
     numpy,
     to_native,
+    whole_dtype,
 )
 
 Value: TypeAlias = Callable[[Lockstep], Any]
@@ -125,7 +126,7 @@ class Expressions(ClosureCompiler[Lockstep]):
         scalars = scalar_function(expr, self.exact)
         divides = DIVISIONS.get(type(expr)) if expr.a.dtype.is_integer else None
         if divides is not None:
-            held_dtype(expr.dtype)
+            whole_dtype(expr.dtype)
             return _division(a, b, divides, scalars)
         arrays = binary_arrays(expr)
 
@@ -201,7 +202,7 @@ class Expressions(ClosureCompiler[Lockstep]):
         return run
 
     def ramp(self, expr: Ramp, base: Value, stride: Value, lanes: int) -> Value:
-        held = held_dtype(expr.dtype)
+        held = whole_dtype(expr.dtype)
         steps: Array = np.arange(lanes).astype(held)
 
         def run(run: Lockstep) -> Any:
@@ -328,7 +329,7 @@ class Expressions(ClosureCompiler[Lockstep]):
         """Compile a reinterpretation of a vector's bits as lanes of another width."""
         (operand,) = expr.args
         value, source, target = self.expr(operand), operand.dtype, expr.dtype
-        held, held_source, native = held_dtype(target), held_dtype(source), target.numpy()
+        held, held_source, native = whole_dtype(target), whole_dtype(source), target.numpy()
 
         def run(run: Lockstep) -> Any:
             whole = to_native(_full(value(run), source.lanes, held_source), source.element_of)

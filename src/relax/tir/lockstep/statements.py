@@ -43,7 +43,7 @@ from ..stmt import (
 )
 from .expressions import Expressions, Value, active_lanes, constant, owned, require
 from .memory import LARGEST, BufferView, Conflict, Level, Lockstep, Memory
-from .values import Array, Decline, Unsupported, held_dtype, is_array, numpy
+from .values import Array, Decline, Unsupported, held_dtype, is_array, numpy, whole_dtype
 
 Run: TypeAlias = Callable[[Lockstep], None]
 
@@ -202,7 +202,7 @@ class Statements(Expressions):
         self._loops.append(stmt)
         body = self.stmt(stmt.body)
         self._loops.pop()
-        held, most = held_dtype(dtype), int(dtype.max_value)
+        held, most = whole_dtype(dtype), int(dtype.max_value)
         backwards = self.reverse and stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
         starts = any(reduces(stmt, realize) for realize in reductions(stmt.body))
         reads = may_fail(stmt.extent)

@@ -3,7 +3,7 @@
 A value is a Python scalar, equal in all iterations and lanes, or an array with an axis for each loop in lockstep and
 a last one for the lanes of a vector (of size 1 for a scalar). Arrays of bool, integers, float32 and float64 have the
 value's dtype, whose NumPy arithmetic rounds and wraps as required; narrower floats are represented as float64, rounded
-by `convert_array` after every operation.
+by `convert_array` after every operation, and integers of fewer bits than a byte as int8 or uint8, wrapped by `wrapped`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,34 @@ class Decline(Exception):
 
 
 def held_dtype(dtype: DataType) -> np.dtype[Any]:
-    """Return the dtype of arrays with values of `dtype`. Raises Unsupported for handles and padded integers."""
+    """Return the dtype of arrays with values of `dtype`. Raises Unsupported for handles and integers of odd sizes."""
     element = dtype.element_of
     if element.is_float:
         return np.dtype(element if element in ("float32", "float64") else "float64")
+    if is_part_of_byte(element):
+        return np.dtype("int8" if element.is_int else "uint8")
     if not (element.is_bool or (element.is_integer and element.bits in (8, 16, 32, 64))):
         raise Unsupported(f"values of {dtype!s}")
     return element.numpy()
+
+
+def whole_dtype(dtype: DataType) -> np.dtype[Any]:
+    """Return the dtype of arrays with values of `dtype`. Raises Unsupported for integers of part of a byte as well."""
+    if is_part_of_byte(dtype):
+        raise Unsupported(f"values of {dtype!s}")
+    return held_dtype(dtype)
+
+
+def is_part_of_byte(dtype: DataType) -> bool:
+    """True for integers of 2 or 4 bits."""
+    return dtype.is_integer and not dtype.is_bool and dtype.bits in (2, 4)
+
+
+def wrapped(value: Array, dtype: DataType) -> Array:
+    """Wrap an array of int8 or uint8 around to the lowest bits, as an integer of part of a byte has them."""
+    if not dtype.is_int:
+        return value & (1 << dtype.bits) - 1
+    return (value << 8 - dtype.bits) >> 8 - dtype.bits
 
 
 def is_array(value: Any) -> bool:
@@ -82,7 +103,8 @@ def cast_array(value: Array, dtype: DataType) -> Array:
         return convert_array(value, dtype.numpy()).astype(np.float64)
     target = held_dtype(dtype)
     if value.dtype.kind != "f":
-        return value.astype(target)
+        whole = value.astype(target)
+        return wrapped(whole, dtype) if is_part_of_byte(dtype) else whole
     wide = value.astype(np.float64)
     low, high = int(dtype.min_value), int(dtype.max_value)
     above, below = wide >= float(high), wide <= float(low)
@@ -107,6 +129,10 @@ def to_held(value: Array, dtype: DataType) -> Array:
 
 _IN_FLOAT32: Final = frozenset({Add, Sub, Mul, Div, Min, Max})
 """Operations that are computed in float32 itself: equal to float64 arithmetic rounded to float32."""
+
+
+_IN_A_BYTE: Final = frozenset({Add, Sub, Mul, Min, Max})
+"""Operations on integers of 2 or 4 bits that are computed in a byte: equal to exact arithmetic that is wrapped."""
 
 
 def _opposite(a: Any, b: Any, remainder: Any) -> Any:
@@ -140,6 +166,10 @@ def binary_arrays(expr: BinaryExpr) -> Function:
         function = expr.functions.arrays
         if function is None or (dtype.is_bool and kind in (Add, Sub, Mul)):
             raise Unsupported(f"{kind.__name__} of {dtype!s}")
+        if is_part_of_byte(dtype) and not expr.dtype.is_bool:
+            if kind not in _IN_A_BYTE:
+                raise Unsupported(f"{kind.__name__} of {dtype!s}")
+            return lambda a, b: wrapped(function(a, b), dtype)
         return function
     compute, own = expr.functions.floats, expr.functions.arrays
     if expr.dtype.is_bool:
@@ -169,7 +199,7 @@ def intrinsic_arrays(expr: Call) -> Function:
     dtype, kinds = expr.dtype.element_of, [arg.dtype.element_of for arg in expr.args]
     name = expr.intrinsic
     for kind in (dtype, *kinds):
-        held_dtype(kind)
+        whole_dtype(kind)
     if name == "reinterpret":
         return partial(_same_bits, kinds[0], dtype)
     if name == "fma":
