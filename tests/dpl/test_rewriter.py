@@ -8,7 +8,15 @@ import pytest
 import relax
 from relax import op
 from relax.analysis import well_formed
-from relax.dpl import ExprPatternRewriter, PatternMatchingRewriter, TupleRewriter, is_op, is_tuple_get_item, wildcard
+from relax.dpl import (
+    ExprPatternRewriter,
+    PatternMatchingRewriter,
+    TupleRewriter,
+    is_op,
+    is_tuple_get_item,
+    rewriter,
+    wildcard,
+)
 from relax.ir import DiagnosticError, assert_structural_equal
 from relax.script import relax as R
 from relax.script import tir as T
@@ -128,17 +136,23 @@ def test_a_callback_that_returns_none_or_an_equal_value_keeps_the_expression():
         assert PatternMatchingRewriter.from_pattern(is_op("relax.exp")(x), kept)(exp) is exp
 
 
-def test_rules_without_end_are_reported():
-    swapped = ExprPatternRewriter(is_op("relax.subtract")(x, y), lambda _, m: op.subtract(m[y], m[x]))
-    growing = ExprPatternRewriter(is_op("relax.exp")(x), lambda expr, _: op.add(expr, expr))
-    two = 'x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")'
-    for rule, text in ((swapped, "return R.subtract(x, y)"), (growing, "return R.exp(y)")):
-        with pytest.raises(
-            DiagnosticError, match=r"E4020.*100\d replacements in main do not end the rewriting"
-        ) as error:
-            rule(main(text, two))
-        assert "must come to an end" in str(error.value)
-        assert error.value.diagnostics[0].span is not None
+@pytest.mark.parametrize("most", [1000, 100])
+def test_rules_without_end_are_reported(monkeypatch, most):
+    """A rule whose result grows takes time that grows with the square of the replacements: it is tried with the fewer."""
+    swapped = (
+        ExprPatternRewriter(is_op("relax.subtract")(x, y), lambda _, m: op.subtract(m[y], m[x])),
+        "R.subtract(x, y)",
+    )
+    growing = ExprPatternRewriter(is_op("relax.exp")(x), lambda expr, _: op.add(expr, expr)), "R.exp(y)"
+    assert rewriter.MOST_REPLACEMENTS == 1000
+    monkeypatch.setattr(rewriter, "MOST_REPLACEMENTS", most)
+    rule, value = swapped if most == 1000 else growing
+    with pytest.raises(
+        DiagnosticError, match=rf"E4020.*{most // 10}\d replacements in main do not end the rewriting"
+    ) as error:
+        rule(main(f"return {value}", 'x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")'))
+    assert "must come to an end" in str(error.value)
+    assert error.value.diagnostics[0].span is not None
 
 
 # ---------------------------------------------------------------------------------------------- several bindings
