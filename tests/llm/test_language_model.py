@@ -13,9 +13,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from small_models import SETTINGS, small_model
 
-from relax import llm
+from relax import build, llm
+from relax.llm import loading
 from relax.llm.language_model import LanguageModel
 from relax.llm.runner import Runner
+from relax.target import Target
+from support import PLAIN_LOOPS
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,21 @@ def greedy(model: LanguageModel, prompt: list[int], count: int) -> list[int]:
     for _ in range(count):
         tokens.append(int(model.logits(tokens)[-1].argmax()))
     return tokens[len(prompt) :]
+
+
+def test_models_are_compiled_for_the_current_target(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets: list[Target] = []
+
+    def built(mod: Any, target: Target) -> Any:
+        targets.append(target)
+        return build(mod, PLAIN_LOOPS)
+
+    monkeypatch.setattr(loading, "build", built)
+    llm.load(folder)
+    with Target("llvm -opt-level=1 -num-cores=3"):
+        llm.load(folder)
+    assert [target.opt_level for target in targets] == [3, 1]
+    assert targets[1].machine.cores == 3
 
 
 def test_logits_of_a_prompt_at_once_and_in_steps(model: LanguageModel) -> None:

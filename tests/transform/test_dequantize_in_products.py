@@ -14,7 +14,7 @@ from relax.schedules.cpu import RULES
 from relax.script import relax as R
 from relax.tir import Block, BufferLoad, PrimFunc
 from relax.transform import DequantizeInProducts, LegalizeOps
-from support import agree, machine, nodes, parse, same
+from support import PLAIN_LOOPS, agree, machine, nodes, parse, same
 from support import numbers as random
 
 K, N = 1024, 300
@@ -48,9 +48,9 @@ def constants(mod):
     return sorted(found)
 
 
-def agrees(mod, weights):
+def agrees(mod, weights, target=PLAIN_LOOPS):
     """True if the program computes products by these weights, as a sum of floats does."""
-    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(mod, target), relax.cpu())["main"]
     for rows in (0, 1, 2, 13):
         x = np.random.default_rng(rows).standard_normal((rows, K)).astype("float32")
         error = np.abs(main(x).numpy() - x.astype("float64") @ weights.astype("float64"))
@@ -67,7 +67,7 @@ def test_one_scale():
     mod = DequantizeInProducts()(program(q, scale, zero, 0))
     assert constants(mod) == [("float32", (1, N)), ("int8", (K, N))]
     assert DequantizeInProducts()(mod) is mod
-    agrees(mod, (q.astype("float32") - 128) * scale)
+    agrees(mod, (q.astype("float32") - 128) * scale, "llvm")
 
 
 def test_a_scale_for_each_column():
@@ -90,7 +90,7 @@ def test_a_scale_for_each_group(zeros, dtype):
     points_of_groups = [("int32", (K // group, N))] if dtype == "uint4" else []
     assert constants(mod) == [("float32", (K // group, N)), *points_of_groups, (dtype, (K, N))]
     weights = (q.astype("float32") - points[:, None]) * scales[:, None]
-    agrees(mod, np.reshape(weights, (N, K)).T)
+    agrees(mod, np.reshape(weights, (N, K)).T, "llvm")
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16"])
@@ -238,7 +238,7 @@ def test_recurrent_layers_read_integers(kind, dtype, zero, axis, options, narrow
     ] == narrow
     assert "R.dequantize" not in changed.script()
     assert DequantizeInProducts()(changed) is changed
-    vm = machine(mod)
+    vm = machine(mod, PLAIN_LOOPS)
     for steps, batch in ((0, 2), (1, 1), (5, 0), (4, 3), (4, 9)):
         args = states(mod, steps, batch)
         same(vm["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
@@ -263,7 +263,7 @@ def test_all_other_operands(dtype, zero):
     text = text.replace("(b, D", '("b", D').replace("CALL", call)
     mod = layer(dtype=dtype, zero=zero, options=", direction='bidirectional'", text=text)
     assert "R.dequantize" not in DequantizeInProducts()(mod).script()
-    vm = machine(mod)
+    vm = machine(mod, PLAIN_LOOPS)
     for lengths in ((), (3,), (0, 4, 2, 1, 4)):
         batch = len(lengths)
         shapes = (batch, 4, INPUTS), (batch, 2, HIDDEN), (2, 8 * HIDDEN), (2, 3 * HIDDEN)
@@ -289,7 +289,7 @@ def test_layers_above_each_other():
     text = LAYER.replace("R.output(y)", "z = R.nn.lstm(R.squeeze(y[0], axis=[1]), r, r); R.output(z)")
     mod = layer(dtype="uint8", zero=120, text=text.replace("return y", "return z").replace("; ", "\n        "))
     assert "R.dequantize" not in DequantizeInProducts()(mod).script()
-    vm = machine(mod)
+    vm = machine(mod, PLAIN_LOOPS)
     for steps, batch in ((1, 1), (3, 9)):
         args = states(mod, steps, batch)
         same(vm["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
@@ -309,7 +309,7 @@ def test_one_narrow_operand():
         changed = DequantizeInProducts()(mod)
         assert sorted(name for name, shape in constants(changed) if len(shape) > 1 and shape[-2] > 1) == sorted(dtypes)
         args = states(mod, 3, 5)
-        same(machine(mod)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+        same(machine(mod, PLAIN_LOOPS)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
 
 
 def test_weights_of_four_bits():
@@ -319,7 +319,7 @@ def test_weights_of_four_bits():
         mod = layer("gru", text=text, inputs=sizes[0], hidden=sizes[1])
         assert ("int4", (sizes[0], 3 * sizes[1])) in constants(DequantizeInProducts()(mod))
         args = random(2, 1, sizes[0]), random(1, 1, sizes[1], seed=1)
-        same(machine(mod)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+        same(machine(mod, PLAIN_LOOPS)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
 
 
 def test_integers_that_are_moved_before_they_are_dequantised():
@@ -327,7 +327,7 @@ def test_integers_that_are_moved_before_they_are_dequantised():
     mod = layer("rnn", text=text, inputs=HIDDEN, options=", direction='bidirectional'")
     assert "R.dequantize" not in DequantizeInProducts()(mod).script()
     args = states(mod, 3, 2)
-    same(machine(mod)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+    same(machine(mod, PLAIN_LOOPS)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("dtype", "zero"), [("int8", 0), ("uint8", 120)])
@@ -387,6 +387,6 @@ def test_integers_of_more_than_16_bits_stay():
 
 def test_states_of_another_batch_are_rejected_at_run_time():
     mod = layer(text=LAYER.replace('h: R.Tensor((D, "b", HID)', 'h: R.Tensor((D, "m", HID)'))
-    vm = machine(mod)
+    vm = machine(mod, PLAIN_LOOPS)
     with pytest.raises(AssertionError, match=r"dimension 1 of initial_h must be b: m and b \(m = 2, b = 3\)"):
         vm["main"](random(2, 3, INPUTS), random(1, 2, HIDDEN))

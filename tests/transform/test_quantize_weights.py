@@ -46,9 +46,10 @@ def operators(mod):
             if isinstance(binding.value, relax.Call)]  # fmt: skip
 
 
-def run(mod, ids, mode=None):
-    options = {} if mode is None else {"exec_mode": mode}
-    return relax.VirtualMachine(relax.build(mod, **options), relax.cpu())["main"](ids).numpy()
+def compiled(mod, mode="compiled"):
+    """The program as a function of the ids."""
+    main = relax.VirtualMachine(relax.build(mod, exec_mode=mode), relax.cpu())["main"]
+    return lambda ids: main(ids).numpy()
 
 
 @pytest.mark.parametrize("name", ["q4_0", "q4_k", "q6_k", "int8_g64_zero"])
@@ -58,10 +59,11 @@ def test_weights_are_rounded_and_results_are_those_of_the_rounded_weights(name):
     assert relax.analysis.well_formed(new)
     assert "relax.dequantize_blocks" in operators(new)
     table, weights = held.decode(quantize_rows(TABLE, name)), held.decode(quantize_rows(WEIGHTS.T, name)).T
+    run = compiled(new)
     for count in (0, 1, 7):
         ids = np.arange(count, dtype="int64") * 5 % 20
         expected = 2 * (table[ids].astype("float64") @ weights)
-        np.testing.assert_allclose(run(new, ids), expected, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(run(ids), expected, rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(relax.interpret(new, "main", ids).numpy(), expected, rtol=1e-4, atol=1e-3)
 
 
@@ -73,10 +75,11 @@ def test_activations_are_rounded_where_asked(name):
         "relax.nn.quantized_matmul", "relax.add",
     ]  # fmt: skip
     weights = format_named(name).decode(quantize_rows(WEIGHTS.T, name)).T
+    run = compiled(new)
     for count in (0, 1, 3, 20):
         ids = np.arange(count, dtype="int64")
         expected = 2 * (TABLE[ids].astype("float64") @ weights)
-        found = run(new, ids)
+        found = run(ids)
         assert not count or np.sqrt(np.square(found - expected).mean() / np.square(expected).mean()) < 0.01
         np.testing.assert_allclose(found, relax.interpret(new, "main", ids).numpy(), rtol=1e-4, atol=1e-3)
 
@@ -84,9 +87,10 @@ def test_activations_are_rounded_where_asked(name):
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])
 def test_execution_modes(mode):
     new = relax.quantize_weights(module(), "q4_1", activations="int8")
+    run, default = compiled(new, mode), compiled(new)
     for count in (0, 1, 5):
         ids = np.arange(count, dtype="int64")
-        np.testing.assert_array_equal(run(new, ids, mode), run(new, ids))
+        np.testing.assert_array_equal(run(ids), default(ids))
 
 
 def test_a_second_run_changes_nothing_more():

@@ -80,6 +80,8 @@ def load(
 ) -> LanguageModel:
     """Load a language model from a GGUF file, or from a folder of Hugging Face: config.json and safetensors files.
 
+    It is compiled for the current target (``with Target("llvm -mcpu=…")``), by default for this machine.
+
     Parameters
     ----------
     path
@@ -185,9 +187,9 @@ def prepared(
     model: nn.Module, checkpoint: Checkpoint, program: Callable[[], IRModule], dtype: str | None,
     activations: Activations, progress: Progress | None,
 ) -> Ready:  # fmt: skip
-    """Return a model compiled for this machine, with its weights; layers take the forms of their weights first."""
+    """Return a model compiled for the current target, with its weights; layers take the forms of their weights first."""
     say: Progress = progress or _say_nothing
-    target = resolve("llvm")
+    target = resolve()
     try:
         parts = WeightPacker(checkpoint, target, dtype, activations).parts(model)
     except KeyError as error:
