@@ -187,7 +187,7 @@ def prepared(
     model: nn.Module, checkpoint: Checkpoint, program: Callable[[], IRModule], dtype: str | None,
     activations: Activations, progress: Progress | None,
 ) -> Ready:  # fmt: skip
-    """Return a model compiled for the current target, with its weights; layers take the forms of their weights first."""
+    """Return a model compiled for the current target, with its weights, whose forms its layers take first."""
     say: Progress = progress or _say_nothing
     target = resolve()
     try:
