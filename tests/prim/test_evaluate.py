@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relax.info.dims import simplify_dim
+from relax.ir import DataType
 from relax.prim import (
     EQ,
     LT,
@@ -176,6 +177,25 @@ def test_shifts_of_unsigned_numbers_keep_all_their_digits():
     for amount, right in ((0, 2**64 - 1), (1, 2**63 - 1), (63, 1), (64, 0), (2**64 - 1, 0)):
         assert evaluate(x >> s, {x: 2**64 - 1, s: amount}) == right
     assert evaluate(x << s, {x: 2**64 - 1, s: 1}) == 2**64 - 2
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "int4", "uint2"])
+@pytest.mark.parametrize(
+    "name", ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"]
+)
+def test_operations_on_bits_are_those_of_arrays(name, dtype):
+    kind = DataType(dtype)
+    low, high = int(kind.min_value), int(kind.max_value)
+    drawn = np.random.default_rng(0).random(8)
+    values = sorted({low, high, 0, 1, max(low, -1), high // 3, *(int(low + part * (high - low)) for part in drawn)})
+    x, s = Var("x", dtype), Var("s", dtype)
+    operands = (x,) if name == "bitwise_not" else (x, s)
+    call = Call(dtype, f"tir.{name}", operands)
+    on_arrays = call.op.get_attr("numpy")
+    for a in values:
+        for b in values:
+            expected = on_arrays(*(np.array(value, kind.numpy()) for value in (a, b)[: len(operands)]))
+            assert evaluate(call, {x: a, s: b}) == int(np.asarray(expected).astype(kind.numpy()))
 
 
 def test_what_has_no_value_says_so():

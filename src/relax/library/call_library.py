@@ -45,6 +45,7 @@ def CallLibrary(mod: IRModule, library: Library) -> IRModule:
     legalizer = _LibraryLegalizer(mod, library)
     result = legalizer.module()
     legalizer.finish()
+    library.save_notes()
     return result
 
 

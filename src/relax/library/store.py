@@ -66,6 +66,8 @@ class Library:
         """By the call's text."""
         self._entries: dict[str, Entry | None] = {}
         """By the general form's text."""
+        self._notes: list[tuple[cache.Key, bytes]] = []
+        """What was found out and is not in the cache yet."""
 
     def entry(self, call: Call, operator: Operator, operands: CallSizes) -> tuple[Entry, Partition] | None:
         """Return the kernel of a call's general form, and its variable for each size; None if it has none."""
@@ -100,8 +102,8 @@ class Library:
                 self._partitions[text] = partition
                 return partition
         partition = self._partitions[text] = most_general(call, operator, operands, most)
-        if key is not None and unedited(ROOMS):
-            cache.note_beside(key, json.dumps(partition).encode())
+        if key is not None:
+            self._notes.append((key, json.dumps(partition).encode()))
         return partition
 
     def _entry(self, call: Call, operator: Operator, operands: CallSizes, partition: Partition) -> Entry | None:
@@ -120,9 +122,19 @@ class Library:
             form = GeneralCall.of(call, operator, operands, partition).function
             entry = Entry(exact_digest(form).hex(), kernel)
         self._entries[text] = entry
-        if key is not None and unedited(ROOMS):
-            cache.note_beside(key, _written(entry))
+        if key is not None:
+            self._notes.append((key, _written(entry)))
         return entry
+
+    def save_notes(self) -> None:
+        """Put what was found out about calls into the cache, unless a file that decides it was edited meanwhile.
+
+        To ask about the files takes milliseconds: once for all calls of a program.
+        """
+        notes, self._notes = self._notes, []
+        if notes and unedited(ROOMS):
+            for key, data in notes:
+                cache.note_beside(key, data)
 
     def code(self, name: str, form: str) -> Recalled | None:
         """Return the machine code of a general form, under a name; None if it is not in the cache."""

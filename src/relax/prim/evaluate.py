@@ -192,6 +192,8 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
         return same_bits
     if expr.intrinsic == "fma":
         return partial(fused, dtype)
+    if expr.intrinsic in _OF_BITS and dtype.is_integer and not dtype.is_bool and kinds[0] == dtype:
+        return partial(_OF_BITS[expr.intrinsic], dtype)
     reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
     if reference is None:
         return partial(_no_value, expr)
@@ -205,6 +207,25 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
         return convert_value(np.asarray(result).item(), dtype)
 
     return function
+
+
+def _shifted_left(dtype: DataType, value: Value, by: Value) -> int:
+    return wrap(int(value) << int(by), dtype) if 0 <= by < dtype.bits else 0
+
+
+def _shifted_right(dtype: DataType, value: Value, by: Value) -> int:
+    return int(value) >> (int(by) if 0 <= by < dtype.bits else dtype.bits)
+
+
+_OF_BITS: dict[str, Callable[..., int]] = {
+    "bitwise_and": lambda dtype, a, b: int(a) & int(b),
+    "bitwise_or": lambda dtype, a, b: int(a) | int(b),
+    "bitwise_xor": lambda dtype, a, b: int(a) ^ int(b),
+    "bitwise_not": lambda dtype, a: wrap(~int(a), dtype),
+    "shift_left": _shifted_left,
+    "shift_right": _shifted_right,
+}
+"""Intrinsics of integers as functions of the dtype and of Python's integers, much faster than those of arrays."""
 
 
 def _no_value(expr: PrimExpr, *_: Value) -> Value:

@@ -24,7 +24,7 @@ def twins():
 
     def make(module, *, dynamic=True, **options):
         other = copy.deepcopy(module)
-        compiled = torch.compile(other, backend="relax", dynamic=dynamic, options={"tier": "now"} | options)
+        compiled = torch.compile(other, backend="relax", dynamic=dynamic, options={"tier": "now", "target": "llvm -opt-level=1"} | options)
         return module, compiled, other
 
     return make
