@@ -18,6 +18,15 @@ from small_whisper import small_whisper
 from relax import llm
 from relax.cli import language_bench
 from relax.cli.main import main
+from relax.target import Target
+from support import PLAIN_LOOPS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_loops() -> Iterator[None]:
+    """Models are compiled with their loops as written: what commands print is the subject."""
+    with Target(PLAIN_LOOPS):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def test_states_of_sequences(mode):
         ),
     ]
     mod, _ = module.export_tvm(spec.ModuleSpec(module, ["create", "forward"], methods))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, exec_mode=mode), relax.cpu())
     state = vm["create"]([2])
     for sequence in (5, 8):
         builtin("kv_state_add_sequence")(state, sequence)
@@ -77,7 +77,7 @@ def test_values_of_another_size_than_keys(mode):
         ),
     ]
     mod, _ = module.export_tvm(spec.ModuleSpec(module, ["create", "forward"], methods))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, exec_mode=mode), relax.cpu())
     cache = vm["create"]([16])
     builtin("kv_state_add_sequence")(cache, 0)
     qkv = np.random.default_rng(0).normal(size=(7, width)).astype(np.float32)
