@@ -57,7 +57,8 @@ def test_results_are_those_of_the_product(dtype, x, rank):
         found = relax.interpret(new, "main", *inputs).numpy()
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found.astype("float64"), expected.astype("float64"), rtol=1e-6, atol=1e-6)
-    agree(new, numbers(*{1: (4,), 2: (3, 4), 3: (2, 3, 4)}[rank], dtype=dtype), numbers(5, 4, dtype=dtype))
+    inputs = numbers(*{1: (4,), 2: (3, 4), 3: (2, 3, 4)}[rank], dtype=dtype), numbers(5, 4, dtype=dtype)
+    agree(new, *inputs, levels=(1, 3) if dtype == "float32" else (1,))
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_from_fx():
     mod = from_fx(torch.fx.symbolic_trace(module), [((2, 4), "float32")])
     assert isinstance(mod["main"].ret_struct_info, relax.TensorStructInfo)
     x = torch.randn(2, 4)
-    found = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](x)
+    found = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](x)
     torch.testing.assert_close(torch.from_dlpack(found), module(x).detach())
 
 

@@ -166,7 +166,7 @@ def test_open_sizes_of_matrices():
     module = torch.nn.Module()
     module.forward = functions
     program = torch.export.export(module, (square,), dynamic_shapes=({0: size, 1: size},), strict=False)
-    main = relax.VirtualMachine(relax.build(from_exported_program(program), "llvm"), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(from_exported_program(program)), relax.cpu())["main"]
     for (x,) in [(square,), *others]:
         for found, expected in zip(main(x), functions(x), strict=True):
             np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=2e-3, atol=2e-4)
@@ -223,7 +223,7 @@ def test_pivots_that_are_no_rows():
 def test_a_saved_program(tmp_path):
     """Functions of the library are found by name where it runs."""
     mod = from_exported_program(exported(linalg.inv, [positive(2, 2)]))
-    relax.build(mod, "llvm").save(tmp_path / "inverse.rxe")
+    relax.build(mod).save(tmp_path / "inverse.rxe")
     main = relax.VirtualMachine(relax.runtime.load_module(tmp_path / "inverse.rxe"), relax.cpu())["main"]
     np.testing.assert_allclose(main(2 * torch.eye(2))[0].numpy(), np.eye(2) / 2)
 

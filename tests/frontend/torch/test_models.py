@@ -9,7 +9,9 @@ pytest.importorskip("transformers")
 
 import torch_models  # noqa: E402
 
-FAST = {"tier": "now"}
+from support import PLAIN_LOOPS  # noqa: E402
+
+FAST = {"tier": "now", "target": PLAIN_LOOPS}
 
 
 @pytest.mark.parametrize(

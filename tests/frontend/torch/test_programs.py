@@ -26,7 +26,7 @@ class Mlp(nn.Module):
 
 
 def run(mod, *inputs):
-    return relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](*inputs)
+    return relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](*inputs)
 
 
 def test_main_takes_the_inputs_and_returns_a_tuple():

@@ -16,7 +16,7 @@ from torch_programs import exported  # noqa: E402
 def drawn(function, *inputs, dynamic=None):
     """A function that draws, for calls at any size."""
     mod = from_exported_program(exported(function, inputs, dynamic), unwrap_unit_return_tuple=True)
-    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
     return lambda *values: main(*values).numpy()
 
 

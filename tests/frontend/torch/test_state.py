@@ -40,7 +40,7 @@ def test_buffers_go_in_and_come_out(keep):
     assert names == ([*["p_scale"] * keep, "b_keys", "b_count"])
     mod, params = detach_params(mod)
     *weights, keys, count = params["main"]
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod), relax.cpu())
     for place in (0, 7, 3, 3):
         x = torch.randn(2, 1, 4)
         y, keys, count = vm["main"](x, torch.tensor([place]), *weights, keys, count)
@@ -58,7 +58,7 @@ def test_input_that_is_changed():
     mod = from_exported_program(exported(written, [torch.ones(3), torch.ones(3)], [[0], [0]]))
     (name,) = mod["main"].attrs["mutated"]
     assert name == mod["main"].params[0].name_hint
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod), relax.cpu())
     x = torch.arange(5.0)
     total, doubled = vm["main"](x, torch.ones(5))
     assert total.numpy().tolist() == [1, 3, 5, 7, 9]
@@ -79,7 +79,7 @@ def test_outputs_that_are_none_are_left_out():
             return None, *self.attention(x, x, x, need_weights=False), 7
 
     mod = from_exported_program(exported(Attended(), [x]))
-    y, seven = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](x)
+    y, seven = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](x)
     with torch.no_grad():
         close(y, attention(x, x, x)[0], 5e-6)
     assert seven.numpy() == 7

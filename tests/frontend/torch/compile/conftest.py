@@ -6,6 +6,10 @@ import copy
 
 import pytest
 
+from support import PLAIN_LOOPS
+
+FAST = {"tier": "now", "target": PLAIN_LOOPS}
+
 
 @pytest.fixture(autouse=True)
 def _fresh():
@@ -19,12 +23,12 @@ def _fresh():
 
 @pytest.fixture
 def twins():
-    """A module, and a copy of it compiled for open sizes, in the lowest tier: the tests are about graphs."""
+    """A module, and a copy of it compiled for open sizes, in the lowest tier, loops as written: graphs are the subject."""
     torch = pytest.importorskip("torch")
 
     def make(module, *, dynamic=True, **options):
         other = copy.deepcopy(module)
-        compiled = torch.compile(other, backend="relax", dynamic=dynamic, options={"tier": "now", "target": "llvm -opt-level=1"} | options)
+        compiled = torch.compile(other, backend="relax", dynamic=dynamic, options=FAST | options)
         return module, compiled, other
 
     return make

@@ -7,10 +7,11 @@ import warnings
 import pytest
 
 from relax.frontend.torch import FallbackWarning
+from support import PLAIN_LOOPS
 
 torch = pytest.importorskip("torch")
 
-FAST = {"options": {"tier": "now"}}
+FAST = {"options": {"tier": "now", "target": PLAIN_LOOPS}}
 loops = torch._higher_order_ops
 
 

@@ -10,11 +10,12 @@ import pytest
 import relax.frontend.torch
 from relax.frontend.torch import FallbackWarning
 from relax.frontend.torch.compile import piece
+from support import PLAIN_LOOPS
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-FAST = {"options": {"tier": "now"}}
+FAST = {"options": {"tier": "now", "target": PLAIN_LOOPS}}
 
 
 @torch.library.custom_op("relax_tests::doubled", mutates_args=())

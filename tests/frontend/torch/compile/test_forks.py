@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support import PLAIN_LOOPS
+
 torch = pytest.importorskip("torch")
 
-FAST = {"options": {"tier": "now"}}
+FAST = {"options": {"tier": "now", "target": PLAIN_LOOPS}}
 WAIT = 60
 """Seconds after which a process counts as blocked."""
 
