@@ -8,7 +8,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import torch_models  # noqa: E402
-
 from support import PLAIN_LOOPS  # noqa: E402
 
 FAST = {"tier": "now", "target": PLAIN_LOOPS}
