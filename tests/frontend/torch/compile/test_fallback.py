@@ -9,7 +9,7 @@ import pytest
 
 import relax.frontend.torch
 from relax.frontend.torch import FallbackWarning
-from relax.frontend.torch.compile import piece
+from relax.frontend.torch.compile import backend, piece
 from support import PLAIN_LOOPS
 
 torch = pytest.importorskip("torch")
@@ -134,3 +134,16 @@ def test_a_subclass_of_tensors_keeps_its_class():
         found = torch.compile(lambda x: x + 1, backend="relax", **FAST)(x)
     assert isinstance(found, Marked)
     torch.testing.assert_close(found.as_subclass(torch.Tensor), torch.full((3,), 2.0))
+
+
+def test_operators_that_are_registered_later_are_taken_apart():
+    x = torch.ones(2)
+    torch.testing.assert_close(torch.compile(lambda x: x + 2, backend="relax", **FAST)(x), x + 2)
+    library = torch.library.Library("relax_tests_later", "DEF")
+    library.define("plus(Tensor x) -> Tensor")
+    library.impl("plus", lambda x: x + 1, "CompositeImplicitAutograd")
+    plus = torch.ops.relax_tests_later.plus
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        torch.testing.assert_close(torch.compile(lambda x: plus(x) * 3, backend="relax", **FAST)(x), 3 * (x + 1))
+    assert plus.default in backend._decompositions()
