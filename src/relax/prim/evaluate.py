@@ -209,6 +209,22 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
     return function
 
 
+def _and(dtype: DataType, a: Value, b: Value) -> int:
+    return int(a) & int(b)
+
+
+def _or(dtype: DataType, a: Value, b: Value) -> int:
+    return int(a) | int(b)
+
+
+def _xor(dtype: DataType, a: Value, b: Value) -> int:
+    return int(a) ^ int(b)
+
+
+def _inverted(dtype: DataType, a: Value) -> int:
+    return wrap(~int(a), dtype)
+
+
 def _shifted_left(dtype: DataType, value: Value, by: Value) -> int:
     return wrap(int(value) << int(by), dtype) if 0 <= by < dtype.bits else 0
 
@@ -218,13 +234,9 @@ def _shifted_right(dtype: DataType, value: Value, by: Value) -> int:
 
 
 _OF_BITS: dict[str, Callable[..., int]] = {
-    "bitwise_and": lambda dtype, a, b: int(a) & int(b),
-    "bitwise_or": lambda dtype, a, b: int(a) | int(b),
-    "bitwise_xor": lambda dtype, a, b: int(a) ^ int(b),
-    "bitwise_not": lambda dtype, a: wrap(~int(a), dtype),
-    "shift_left": _shifted_left,
-    "shift_right": _shifted_right,
-}
+    "bitwise_and": _and, "bitwise_or": _or, "bitwise_xor": _xor, "bitwise_not": _inverted,
+    "shift_left": _shifted_left, "shift_right": _shifted_right,
+}  # fmt: skip
 """Intrinsics of integers as functions of the dtype and of Python's integers, much faster than those of arrays."""
 
 

@@ -169,7 +169,7 @@ def binary_arrays(expr: BinaryExpr) -> Function:
         if is_part_of_byte(dtype) and not expr.dtype.is_bool:
             if kind not in _IN_A_BYTE:
                 raise Unsupported(f"{kind.__name__} of {dtype!s}")
-            return lambda a, b: wrapped(function(a, b), dtype)
+            return partial(_in_a_byte, function, dtype)
         return function
     compute, own = expr.functions.floats, expr.functions.arrays
     if expr.dtype.is_bool:
@@ -183,6 +183,10 @@ def binary_arrays(expr: BinaryExpr) -> Function:
         return rounded(compute(_doubles(a), _doubles(b)), dtype)
 
     return run
+
+
+def _in_a_byte(function: Function, dtype: DataType, a: Any, b: Any) -> Any:
+    return wrapped(function(a, b), dtype)
 
 
 def _doubles(value: Any) -> Any:
