@@ -11,6 +11,7 @@ from relax.block_builder import BlockBuilder
 from relax.expr import Var
 from relax.struct_info import TensorStructInfo
 from relax.topi.state_space import causal_conv, state_space_scan
+from support import PLAIN_LOOPS
 
 RNG = np.random.default_rng(2)
 
@@ -26,7 +27,7 @@ def run(formula, arrays, symbolic, mode="compiled"):
         with builder.dataflow():
             result = builder.emit_output(builder.call_te(formula, *params))
         builder.emit_func_output(result)
-    vm = relax.VirtualMachine(relax.build(builder.finalize(), "llvm", exec_mode=mode), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(builder.finalize(), PLAIN_LOOPS, exec_mode=mode), relax.cpu())
     return [np.from_dlpack(part) for part in vm["main"](*arrays)]
 
 
