@@ -67,7 +67,7 @@ class Library:
         self._entries: dict[str, Entry | None] = {}
         """By the general form's text."""
         self._notes: list[tuple[cache.Key, bytes]] = []
-        """What was found out and is not in the cache yet."""
+        """Partitions and templates that are not in the cache yet."""
 
     def entry(self, call: Call, operator: Operator, operands: CallSizes) -> tuple[Entry, Partition] | None:
         """Return the kernel of a call's general form, and its variable for each size; None if it has none."""
@@ -127,7 +127,7 @@ class Library:
         return entry
 
     def save_notes(self) -> None:
-        """Put what was found out about calls into the cache, unless a file that decides it was edited meanwhile.
+        """Put new partitions and templates into the cache, unless a file that decides them was edited meanwhile.
 
         To ask about the files takes milliseconds: once for all calls of a program.
         """
