@@ -39,7 +39,11 @@ _LOADED: Final = time.time()
 def compiler_version() -> str:
     """Versions that affect the machine code, besides the IR and the target, or its compatibility."""
     numbers = host_facts().llvm_version
-    return f"pipeline {PIPELINE_VERSION}, llvmlite {version('llvmlite')}, LLVM {numbers}"
+    return f"pipeline {PIPELINE_VERSION}, llvmlite {_version_of('llvmlite')}, LLVM {numbers}"
+
+
+_version_of = lru_cache(maxsize=1)(version)
+"""Version of an installed package, which is read from its files."""
 
 
 def usual_passes() -> bool:

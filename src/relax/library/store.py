@@ -127,7 +127,8 @@ class Library:
         return entry
 
     def save_notes(self) -> None:
-        """Put new partitions and templates into the cache, unless a file that decides them was edited meanwhile.
+        """Put partitions, templates and names of code that are new into the cache, unless a file that decides them was
+        edited meanwhile.
 
         To ask about the files takes milliseconds: once for all calls of a program.
         """
@@ -148,12 +149,12 @@ class Library:
         return None
 
     def keep(self, form: str, scheduled: NamelessKernel) -> None:
-        """Note what the cache calls a general form's kernel, which is scheduled and about to be compiled."""
+        """Note, for `save_notes`, what the cache calls a general form's kernel, which is about to be compiled."""
         key = self._key("code", form)
-        if key is not None and unedited(ROOMS):
+        if key is not None:
             code = scheduled.key
             words = [code.source, code.environment, code.kind, *scheduled.labels]
-            cache.note_beside(key, json.dumps(words).encode())
+            self._notes.append((key, json.dumps(words).encode()))
 
     def _key(self, kind: str, text: str) -> cache.Key | None:
         if self._environment is None:

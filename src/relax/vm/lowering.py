@@ -289,6 +289,7 @@ class _ToMachine(Sequential):
             nameless = None if form is None else self._memory.nameless(name, func)
             if form is not None and nameless is not None:
                 library.keep(form, nameless)
+        library.save_notes()
 
     def _offer(self, name: str, func: PrimFunc) -> None:
         """Offer a scheduled kernel to worker processes unless it is cached; the first offer starts them."""
