@@ -10,6 +10,7 @@ from applied import Applied, whole
 from batched_products import product, shapes
 
 from relax import codegen, te
+from relax.farm.host import executes
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Product, StreamedProduct
 from relax.schedules.cpu.products import last_columns
@@ -145,11 +146,20 @@ def test_a_known_number_of_rows_is_streamed_if_copies_of_the_right_operand_would
 
 @pytest.mark.parametrize(("cpu", "tallest"), [("haswell", 12), ("skylake-avx512", 24)])
 def test_streams_of_many_rows_keep_their_sums_in_registers(cpu, tallest):
-    func = product(te.var("m", "int64"), 600, 13)
-    script = schedule(func, codegen.resolve(f"llvm -mcpu={cpu}"), [Product()]).script()
+    func, target = product(te.var("m", "int64"), 600, 13), codegen.resolve(f"llvm -mcpu={cpu}")
+    scheduled = schedule(func, target, [Product()])
+    script = scheduled.script()
     few = script.split("else:\n            count")[0]
     heights = [int(height) for height in re.findall(r"acc = T.allocate\(\((\d+), \d+\)", few)]
     assert max(heights) == tallest
+    if executes(target):
+        compiled = codegen.build_module(scheduled, target)["main"]
+        generator = np.random.default_rng(0)
+        for m in (9, 13, 24):
+            a, b = (generator.integers(-3, 4, shape).astype("float32") for shape in ((m, 13), (13, 600)))
+            result = np.empty((m, 600), "float32")
+            compiled(a, b, result)
+            np.testing.assert_array_equal(result, a @ b)
 
 
 def test_tiles_read_a_few_columns_where_they_are_for_any_number_of_rows(target):
