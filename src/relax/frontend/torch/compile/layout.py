@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..pairs import has_complex_dtype
+
 
 def memory_order(example: Any) -> list[int] | None:
     """Return the dimensions from outermost to innermost in memory; None if that is their order, or there is none.
@@ -23,6 +25,12 @@ def memory_order(example: Any) -> list[int] | None:
         expected *= sizes[axis]  # type: ignore[operator]
     kept = [axis for axis in order if sizes[axis] != 1]
     return None if kept == sorted(kept) else order
+
+
+def border_order(example: Any) -> list[int] | None:
+    """Return the `memory_order` of a tensor as pieces pass it: of complex numbers with the axis of their two parts."""
+    order = memory_order(example)
+    return [*order, len(order)] if order is not None and has_complex_dtype(example) else order
 
 
 def inverse(order: Sequence[int]) -> list[int]:

@@ -26,8 +26,9 @@ from ....struct_info import ShapeStructInfo
 from ....transform import ConvertToDataflow
 from ....vm.driver import build
 from ...unexpected import summary
+from ..pairs import has_complex_dtype, joined_parts
 from ..reader import GraphReader
-from .layout import inverse, memory_order
+from .layout import border_order, inverse
 from .options import BackendOptions
 from .pieces import Piece, bound_symbols, symbols_of_sizes
 from .warning import warn
@@ -44,8 +45,8 @@ class NotImported(Exception):
 def import_piece(piece: Piece, owner: Any) -> tuple[IRModule, list[int]]:
     """Return the program of a piece, and the positions of the inputs that it takes.
 
-    An input or an output that lies dense in another order is one of the permuted dimensions (`memory_order`). Raises
-    NotImported for a node that the importer refuses.
+    An input or an output that lies dense in another order is one of the permuted dimensions (`border_order`). One of
+    complex numbers has a trailing axis of 2. Raises NotImported for a node that the importer refuses.
     """
     placeholders = [node for node in piece.graph.nodes if node.op == "placeholder"]
     nonnegative = _nonnegative(piece.graph)
@@ -68,10 +69,11 @@ def import_piece(piece: Piece, owner: Any) -> tuple[IRModule, list[int]]:
                     with emitter.at(node, 0):
                         value = op.permute_dims(reader.names[node.name], inverse(order))
                         reader.names[node.name] = emitter.emit(value)
+            reader.split_inputs()
             results = reader.read_nodes(_Graph(owner, piece.graph), reader.names)
-            values = [emitter.tensor(result) for result in results]
+            values = [emitter.tensor(joined_parts(emitter, result)) for result in results]
             for index, node in enumerate(piece.outputs):
-                order = memory_order(node.meta["val"])
+                order = border_order(node.meta["val"])
                 if order is not None:
                     values[index] = emitter.emit(op.permute_dims(values[index], order))
             emitter.builder.emit_func_output(emitter.builder.emit(Tuple(values)))
@@ -187,8 +189,10 @@ class CompiledPiece:
         infos = [param.struct_info for param in cast(Function, program["main"]).params]
         self.sizes = [index for index, info in enumerate(infos) if isinstance(info, ShapeStructInfo)]
         """Positions of the parameters that are sizes, as shapes of one dimension."""
-        orders = [memory_order(node.meta["val"]) for node in piece.outputs]
+        results = [node.meta["val"] for node in piece.outputs]
+        orders = [border_order(result) for result in results]
         self.orders = [None if order is None else inverse(order) for order in orders]
+        self.complex_results = list(map(has_complex_dtype, results))
         self.run: Callable[..., Any] | None = None
         self.eager: Any = None
 
@@ -232,29 +236,31 @@ class CompiledPiece:
             item = inputs[index]
             if order != []:
                 item = item if item.dtype is dtype else item.to(dtype)  # a kernel of torch unlike its meta function
-                item = item if order is None else item.permute(order)
-                item = item if item.is_contiguous() else item.contiguous()
                 if item.is_neg() or item.is_conj():
                     item = item.resolve_neg().resolve_conj()
+                item = self.torch.view_as_real(item) if dtype.is_complex else item
+                item = item if order is None else item.permute(order)
+                item = item if item.is_contiguous() else item.contiguous()
             passed.append(item)
         for index in self.sizes:
             passed[index] = Shape((passed[index],))
         starts, ends = _memory([item for item in passed if hasattr(item, "data_ptr")])
         results: list[Any] = []
         returned: set[int] = set()
-        for result, order in zip(run(*passed), self.orders, strict=True):
+        for result, order, is_complex in zip(run(*passed), self.orders, self.complex_results, strict=True):
             tensor = result if isinstance(result, self.tensor) else self.from_dlpack(result)
             address = tensor.data_ptr()
             if address in returned or _inside(address, starts, ends):
                 tensor = tensor.clone()
             returned.add(address)
-            results.append(tensor if order is None else tensor.permute(order))
+            tensor = tensor if order is None else tensor.permute(order)
+            results.append(self.torch.view_as_complex(tensor) if is_complex else tensor)
         return results
 
 
 def _input_order(example: Any) -> list[int] | None:
     """Return the order of an input in memory; an empty one for a number."""
-    return memory_order(example) if hasattr(example, "shape") else []
+    return border_order(example) if hasattr(example, "shape") else []
 
 
 def _memory(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:

@@ -15,7 +15,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, cast
 
 from ....runtime.records import dataclass
-from .. import registry
+from .. import pairs, registry
 from ..decompositions import IGNORED, is_scalar
 from ..symbols import symbol_name
 
@@ -69,7 +69,7 @@ def reason_against(node: Any) -> str | None:
         return ""  # random numbers are torch's
     if name == "with_effects" and not getattr(node.args[1], "_schema", node).returns:
         return ""  # an assertion or a message, in the order of others
-    has_converter = registry.find(name) is not None
+    has_converter = pairs.find(node) is not None
     if name in LEFT_TO_TORCH or (not has_converter and _is_random(node)):
         return ""
     for value in (node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)):
@@ -78,7 +78,7 @@ def reason_against(node: Any) -> str | None:
             if reason is not None:
                 return reason
     if not has_converter:
-        return "it has no converter"
+        return "it has no converter for complex tensors" if pairs.is_complex(node) else "it has no converter"
     if any(_reason_against_graph(held_graph(item)) for item in node.all_input_nodes):
         return "a graph among its operands has nodes that are not compiled"
     schema = getattr(node.target, "_schema", None)
@@ -110,8 +110,8 @@ def _is_random(node: Any) -> bool:
 def _unfit_tensor(tensor: Any) -> str | None:
     if not hasattr(tensor, "shape"):
         return None
-    if tensor.dtype.is_complex:
-        return "its tensors are complex"
+    if str(tensor.dtype) == "torch.complex32":
+        return "its tensors are complex32"
     if str(tensor.layout) != "torch.strided":
         return f"its tensors have the layout {tensor.layout}"
     return None if tensor.device.type == "cpu" else f"its tensors are on the device {tensor.device}"

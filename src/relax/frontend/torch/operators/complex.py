@@ -76,8 +76,9 @@ def imag(g: Emitter, x: Pair) -> RelaxExpr:
 
 
 @pair_converter("aten._conj", "aten.conj", "aten.conj_physical", "aten._conj_physical", "aten._conj_copy")
-def conj(g: Emitter, x: Pair) -> Pair:
-    return Pair(x.real, g.emit(op.negative(x.imag)))
+def conj(g: Emitter, x: Any) -> Pair:
+    value = as_pair(g, x, g.out_dtype)
+    return Pair(value.real, g.emit(op.negative(value.imag)))
 
 
 @pair_converter("aten.adjoint", "aten.mH", "aten.matrix_H")
