@@ -48,7 +48,8 @@ from generated_pages import with_part
 T = TypeVar("T")
 
 VERDICTS = ("compiled", "eager", "torch", "wrong", "error", "crash")
-TOLERANCES = {"float32": (1e-4, 1e-4), "bfloat16": (2e-2, 2e-2), "float16": (2e-3, 2e-3), "float64": (1e-7, 1e-7)}
+TOLERANCES = {"float32": (1e-4, 1e-4), "bfloat16": (2e-2, 2e-2), "float16": (2e-3, 2e-3), "float64": (1e-7, 1e-7),
+              "complex64": (1e-4, 1e-4), "complex128": (1e-7, 1e-7)}  # fmt: skip
 """rtol and atol by dtype: those of `torch.testing` with room for sums in another order."""
 FAULTS = re.compile("its build failed|its conversion failed")
 """Reasons to run something in eager torch that are faults of the compiler."""
@@ -127,21 +128,26 @@ def _kind(leaf: Any) -> str:
 
 
 def results_of(function: Callable[..., Any], tensors: Sequence[Any], gradient: bool) -> list[Any]:
-    """Tensors that a function returns, and gradients of their sum, weighted, by the floats among the inputs."""
+    """Tensors that a function returns, and gradients of their weighted sum by the inputs of floats and complex numbers."""
     import torch
 
     torch.manual_seed(0)
-    inputs = [tensor.clone().requires_grad_(gradient and tensor.is_floating_point()) for tensor in tensors]
+    inputs = [tensor.clone().requires_grad_(gradient and _is_smooth(tensor)) for tensor in tensors]
     found = [leaf for leaf in torch.utils._pytree.tree_leaves(function(*inputs)) if isinstance(leaf, torch.Tensor)]
     results = [leaf.detach() for leaf in found]
     if gradient:
-        smooth = [leaf for leaf in found if leaf.requires_grad and leaf.is_floating_point()]
+        smooth = [leaf for leaf in found if leaf.requires_grad and _is_smooth(leaf)]
+        smooth = [torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf for leaf in smooth]
         total = sum((leaf * torch.linspace(0.5, 1.5, leaf.numel(), dtype=leaf.dtype).reshape(leaf.shape)).sum()
                     for leaf in smooth)  # fmt: skip
         wanted = [tensor for tensor in inputs if tensor.requires_grad]
         if smooth and wanted:
             results += torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
     return results
+
+
+def _is_smooth(tensor: Any) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def check(info: Any, dtype: str, count: int, options: Mapping[str, Any] | None = None) -> Iterator[Outcome]:
@@ -151,7 +157,7 @@ def check(info: Any, dtype: str, count: int, options: Mapping[str, Any] | None =
     kind = getattr(torch, dtype)
     if kind not in info.dtypes or UNDEFINED.fullmatch(info.name):
         return
-    gradient = info.supports_autograd and kind.is_floating_point
+    gradient = info.supports_autograd and (kind.is_floating_point or kind.is_complex)
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)

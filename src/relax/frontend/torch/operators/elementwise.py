@@ -249,6 +249,7 @@ def _test(function: Unary) -> Callable[..., RelaxExpr]:
 for _name, _unary in {
     "abs": op.abs,
     "neg": op.negative,
+    "_neg_view": op.negative,
     "exp": op.exp,
     "log": op.log,
     "sqrt": op.sqrt,
