@@ -67,15 +67,6 @@ def test_a_build_that_fails_runs_in_torch(monkeypatch):
     torch.testing.assert_close(function(torch.zeros(3)), torch.full((3,), 2.0))
 
 
-def test_complex_numbers_run_in_torch():
-    def function(x):
-        return torch.view_as_real(torch.polar(x.exp(), x)) * 2
-
-    x = torch.randn(4)
-    with pytest.warns(FallbackWarning, match="aten.polar.default: its tensors are complex"):
-        torch.testing.assert_close(torch.compile(function, backend="relax", **FAST)(x), function(x))
-
-
 NOT_COMPILED = r"""(?s)relax_tests.doubled.default 'doubled': it has no converter
   --> graph: doubled.*test_fallback.py", line \d+, in <lambda>.*or leave out the option fallback=False"""
 

@@ -18,6 +18,7 @@ from typing import Any
 from ....ir import Diagnostic, DiagnosticError, IRModule
 from .. import registry
 from ..emitter import node_span, node_title, origin
+from .conjugates import conjugates_resolved
 from .convolutions import input_gradients_apart
 from .options import BackendOptions, read_options
 from .piece import CompiledPiece, NotImported, import_piece
@@ -105,6 +106,7 @@ def compiled_graph(graph_module: Any, options: BackendOptions) -> Any:
             node.meta["val"] = held if hasattr(held, "dtype") else None
     sizes_from_inputs(graph_module)
     input_gradients_apart(graph_module)
+    conjugates_resolved(graph_module)
     pieces, outer, imported, refused = _imported(graph_module)
     reasons = {node: reason for node in graph_module.graph.nodes if (reason := reason_against(node))} | refused
     if reasons and not options.fallback:

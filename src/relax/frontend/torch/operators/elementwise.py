@@ -563,6 +563,8 @@ def to(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
     "aten.feature_dropout",
     "aten.alpha_dropout",
     "aten.positive",
+    "aten.resolve_conj",
+    "aten.resolve_neg",
 )
 def same(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
     """The operand; modules are imported in the mode eval, in which dropout does nothing."""
