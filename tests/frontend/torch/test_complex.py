@@ -126,6 +126,28 @@ def test_moves(same):
     same(moved, *operands(4), dynamic=[[0]] * 3, others=[operands(n) for n in (7, 2)])
 
 
+def test_written_parts(same):
+    places = torch.tensor([2, 0, 2])
+
+    def written(z, x):
+        return (
+            z.index_add(1, places, z[:, :3], alpha=2 - 1j), z.index_add(1, places, z[:, 1:], alpha=3),
+            z.index_fill(1, places, 2j), z.put(places, z[0, :3], accumulate=True), z.put(places, z[1, :3]),
+            z.diagonal_scatter(z[0, :3] * 2), torch.as_strided_scatter(z, z[:2, 0], (2,), (5,)), z.resolve_conj(),
+            torch.narrow_copy(z, 1, 1, 2), *torch.unbind_copy(z, 1)[1:3], torch.conj(z) * 2j, x._neg_view() * z,
+        )  # fmt: skip
+
+    same(written, numbers(3, 4), torch.randn(3, 4))
+
+
+def test_windows(same):
+    def folded(z):
+        columns = torch.nn.functional.unfold(z, 2)
+        return columns, torch.nn.functional.fold(columns, (4, 5), 2)
+
+    same(folded, numbers(2, 3, 4, 5))
+
+
 def test_elements_under_a_mask(same):
     """Their number is that of the mask's True elements in both parts."""
     same(lambda z, x: z[x > 0] * 2j, numbers(3, 4), torch.randn(3, 4))

@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "use-with-torch.md"
 def test_the_examples_run():
     names = {}
     blocks = re.findall(r"^```python no-run\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
