@@ -9,6 +9,14 @@ variables are computed once per innermost loop. A long innermost loop is split i
 threads also share a tensor with one axis. The thread pool decides at run time, by the amount of work, whether to use
 several threads. The innermost loop becomes vectors and a masked remainder (`VectorizeLoop`). It stays scalar if an
 access is not contiguous or an index is divided. Loop-invariant elements are read before it.
+
+Elements of complex numbers, and others of which two to four alternate, are unrolled inside of the innermost loop, which
+LLVM turns into vectors of loads and stores that it interleaves:
+
+    for i, j in T.grid(n, 100):                    for i in T.parallel(n):
+        with T.block("Y"):                             for q in range(50):
+            Y[i, j] = X[i, j // 2 * 2] * S[j % 2]          for u in T.unroll(2):
+                                                               Y[i, q * 2 + u] = X[i, q * 2] * S[u]
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ from dataclasses import replace
 from typing import Final
 
 from ....ir import Node
-from ....prim import And, Call, FloorDiv, FloorMod, Or, PrimExpr, Select, Var, const, free_vars, simplify
+from ....prim import And, Call, FloorDiv, FloorMod, IntImm, Or, PrimExpr, Select, Var, const, free_vars, simplify
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....tir import BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt
@@ -30,6 +38,8 @@ from ...straight import Binding, Names, bound
 
 STRIP: Final = 2048
 """Fewest elements of the innermost loop per thread."""
+MOST_ALTERNATING: Final = 4
+"""Most elements that are unrolled inside of the innermost loop: as many as LLVM interleaves by shuffles."""
 
 
 def elementwise(group: Group) -> Stmt:
@@ -43,9 +53,21 @@ def elementwise(group: Group) -> Stmt:
     if not axes:
         return within(group, stage.body)
     *outer, inner = axes
-    outside, inside, store = _apart(stage, names.bindings, store, inner)
-    body = bound(inside, store)
-    kind = ForKind.VECTORIZED if runs_along_memory(named, inner.var) else ForKind.SERIAL
+    along = runs_along_memory(named, inner.var)
+    alternating = _alternating(named, axes, along)
+    if alternating is None:
+        outside, inside, store = _apart(stage, names.bindings, store, [inner])
+        body = bound(inside, store)
+    else:
+        along, (*outer, inner), unit, place = False, *alternating
+        if place is not None:
+            store = substitute(store, place)
+            bindings = [(name, substitute(value, place)) for name, value in names.bindings]
+        else:
+            bindings = names.bindings
+        outside, inside, store = _apart(stage, bindings, store, [inner, unit])
+        body = For(unit.var, const(0, unit.var.dtype), unit.extent, ForKind.UNROLLED, bound(inside, store))
+    kind = ForKind.VECTORIZED if along else ForKind.SERIAL
     if inner.size is not None and inner.size <= 2 * STRIP and outer:
         whole = For(inner.var, const(0, inner.var.dtype), inner.extent, kind, body)
         return within(group, parallel_over(outer, bound(outside, whole)))
@@ -61,15 +83,51 @@ def elementwise(group: Group) -> Stmt:
     return within(group, parallel_over([*outer, strips], let("length", length, strip)))
 
 
+def _alternating(
+    stage: Stage, axes: Sequence[Axis], along: bool
+) -> tuple[Sequence[Axis], Axis, dict[Var, PrimExpr] | None] | None:
+    """Return the axes of loops, the axis to unroll in the last one, and what a variable is then; None if no axis is.
+
+    The unrolled axis is the last one if it is short, or the remainder by the number that the last variable is divided
+    by.
+    """
+    *outer, inner = axes
+    if inner.size is not None and 1 < inner.size <= MOST_ALTERNATING:
+        return (outer, inner, None) if outer else None
+    periods = {
+        node.b.value if node.a is inner.var and isinstance(node.b, IntImm) else 0
+        for node in _divisions(stage.body, inner.var)
+    }
+    (period,) = periods if len(periods) == 1 else (0,)
+    if along or inner.size is None or not 1 < period <= MOST_ALTERNATING or inner.size % period:
+        return None
+    dtype = inner.var.dtype
+    whole = Axis(Var("q", dtype), const(inner.size // period, dtype))
+    unit = Axis(Var("u", dtype), const(period, dtype))
+    return (*outer, whole), unit, {inner.var: whole.var * period + unit.var}
+
+
+def _divisions(stmt: Stmt, var: Var) -> list[FloorDiv | FloorMod]:
+    """Divisions of expressions with a variable."""
+    found: list[FloorDiv | FloorMod] = []
+
+    def visit(node: Node) -> None:
+        if isinstance(node, FloorDiv | FloorMod) and var in free_vars(node):
+            found.append(node)
+
+    post_order_visit(stmt, visit)
+    return found
+
+
 def _apart(
-    stage: Stage, bindings: list[Binding], store: Stmt, inner: Axis
+    stage: Stage, bindings: list[Binding], store: Stmt, inner: Sequence[Axis]
 ) -> tuple[list[Binding], list[Binding], Stmt]:
-    """Split bindings into those before the innermost loop and those inside it; return both and the store.
+    """Split bindings into those before the `inner` loops and those inside; return both and the store.
 
     Bindings that may fail stay inside, as the loop may have no iterations.
     """
-    runs = inner.size is not None and inner.size > 0
-    invariants = Invariants([inner.var], lambda load: runs or stage.cannot_fail(load))
+    runs = all(axis.size is not None and axis.size > 0 for axis in inner)
+    invariants = Invariants([axis.var for axis in inner], lambda load: runs or stage.cannot_fail(load))
     inside = invariants.split(bindings)
     return invariants.bindings, inside, invariants.named(store)
 
