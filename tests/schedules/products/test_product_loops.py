@@ -144,6 +144,20 @@ def test_a_known_number_of_rows_is_streamed_if_copies_of_the_right_operand_would
         assert "panel_memory" in schedule(product(m, n, k), target, [Product()]).script()
 
 
+def test_the_results_of_a_row_do_not_depend_on_the_number_of_rows():
+    """Every loop adds fused products in the order of the depth, also in columns beside whole vectors."""
+    scheduled = schedule(product(te.var("m", "int64"), 260, 37), codegen.resolve("llvm"), [Product()])
+    compiled = codegen.build_module(scheduled)["main"]
+    generator = np.random.default_rng(0)
+    a, b = (generator.standard_normal(shape).astype("float32") for shape in ((40, 37), (37, 260)))
+    expected = np.empty((40, 260), "float32")
+    compiled(a, b, expected)
+    for m in range(1, 40):
+        result = np.empty((m, 260), "float32")
+        compiled(a[:m], b, result)
+        np.testing.assert_array_equal(result, expected[:m])
+
+
 @pytest.mark.parametrize(("cpu", "tallest"), [("haswell", 12), ("skylake-avx512", 24)])
 def test_streams_of_many_rows_keep_their_sums_in_registers(cpu, tallest):
     func, target = product(te.var("m", "int64"), 600, 13), codegen.resolve(f"llvm -mcpu={cpu}")

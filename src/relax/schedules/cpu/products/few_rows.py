@@ -176,28 +176,48 @@ class StreamWriter:
 
     def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
         """Compute the sums of `height` rows."""
-        if height > (MOST_ROWS if isinstance(self.rows, IntImm) else HELD_ROWS):
-            return self._sums_in_tiles(sums, left, right, width, height)
-        steps = simplify(floordiv(self.depth, self.streams))
-        rest = simplify(floormod(self.depth, self.streams))
         zero = spread(const(0, str(self.dtype)), self.lanes)
+        if height > (MOST_ROWS if isinstance(self.rows, IntImm) else HELD_ROWS):
+            return block([
+                loop("p", height, lambda p: loop("v", -(-self.strip // self.lanes), lambda v: vector_store(
+                    sums, (p, v * self.lanes), zero))),
+                self._sums_in_tiles(sums, left, right, width, height),
+                *([] if self._has_whole_vectors else self._streamed(sums, left, right, width, height, only_rest=True)),
+            ])  # fmt: skip
 
         def cleared(v: Var) -> Stmt:
             return block(vector_store(sums, (p, v * self.lanes), zero) for p in range(height))
 
-        parts = [loop("v", -(-self.strip // self.lanes), cleared)]
+        cleared_sums = loop("v", -(-self.strip // self.lanes), cleared)
+        return block([cleared_sums, *self._streamed(sums, left, right, width, height)])
+
+    def _streamed(
+        self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, *, only_rest: bool = False
+    ) -> list[Stmt]:
+        """Add all products to the sums of `height` rows; only to those behind the last whole vector if `only_rest`."""
+        steps = simplify(floordiv(self.depth, self.streams))
+        rest = simplify(floormod(self.depth, self.streams))
+        parts: list[Stmt] = []
         if not is_const(steps, 0):
             parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, height, [
-                ko * self.streams + u for u in range(self.streams)])))  # fmt: skip
+                ko * self.streams + u for u in range(self.streams)], only_rest)))  # fmt: skip
         if not is_const(rest, 0):
             parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, height, [
-                steps * self.streams + k])))  # fmt: skip
-        return block(parts)
+                steps * self.streams + k], only_rest)))  # fmt: skip
+        return parts
+
+    @property
+    def _has_whole_vectors(self) -> bool:
+        """True if the columns are provably whole vectors."""
+        return is_const(simplify(floormod(self.columns, self.lanes)), 0)
 
     def _sums_in_tiles(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
-        """Compute the sums of many rows, a vector of columns at a time over blocks of the depth."""
+        """Add all products to the sums of many rows, a vector of columns at a time over blocks of the depth.
+
+        Columns behind the last whole vector are left to `_streamed`: LLVM vectorises a loop of scalar products along
+        the depth, which rounds them before they are added, so results would depend on the number of rows.
+        """
         dtype = str(self.dtype)
-        zero = spread(const(0, dtype), self.lanes)
 
         def part(ko: Var, depth: Var, factors: Buffer) -> Stmt:
             start = ko * DEPTH
@@ -206,25 +226,19 @@ class StreamWriter:
                 factor = BufferLoad(left, (self._row(p), start + k))
                 return BufferStore(factors, factor.astype(dtype), (p, k))
 
-            def vector(c: PrimExpr, lanes: int) -> Stmt:
-                tiles = [
-                    self._tile(sums, factors, right, (start, depth), rows, c, lanes) for rows in self._tiles(height)
-                ]
-                return block(tiles)
+            def vector(v: Var) -> Stmt:
+                c = v * self.lanes
+                return block(self._tile(sums, factors, right, (start, depth), rows, c) for rows in self._tiles(height))
 
             copies = loop("p", height, lambda p: loop("k", depth, lambda k: copied(p, k)))
-            return block([copies, self._each_vector(width, vector)])
+            return block([copies, loop("v", floordiv(width, self.lanes), vector)])
 
         def step(ko: Var) -> Stmt:
             depth = simplify(minimum(const(DEPTH, "int64"), self.depth - ko * DEPTH))
             return let("depth", depth, lambda depth: alloc(
                 "factors", (height, DEPTH), dtype, "global", lambda factors: part(ko, depth, factors)))  # fmt: skip
 
-        return block([
-            loop("p", height, lambda p: loop("v", -(-self.strip // self.lanes), lambda v: vector_store(
-                sums, (p, v * self.lanes), zero))),
-            loop("ko", simplify(ceildiv(self.depth, DEPTH)), step),
-        ])  # fmt: skip
+        return loop("ko", simplify(ceildiv(self.depth, DEPTH)), step)
 
     def _tiles(self, height: int) -> Iterator[tuple[int, int]]:
         """First row and number of rows of each tile of one vector that fits into registers."""
@@ -236,10 +250,10 @@ class StreamWriter:
 
     def _tile(
         self, sums: Buffer, factors: Buffer, right: Buffer, depths: tuple[PrimExpr, Var], rows: tuple[int, int],
-        c: PrimExpr, lanes: int,
+        c: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """Add some products, at `depths` (first, number), to the sums of `rows` (first, number) by a vector."""
-        (start, depth), (first, height) = depths, rows
+        (start, depth), (first, height), lanes = depths, rows, self.lanes
         wide = str(self.dtype.with_lanes(lanes))
 
         def written(tile: RegisterTile) -> Stmt:
@@ -248,8 +262,7 @@ class StreamWriter:
                     lambda p: BufferLoad(factors, (first + p, k)),
                     lambda _: vector_load(right, (start + k, c), lanes).astype(wide),
                 )
-                asks = lanes > 1 and not first
-                return block([prefetched(right, (start + k + DEPTH, c)), added]) if asks else added
+                return added if first else block([prefetched(right, (start + k + DEPTH, c)), added])
 
             return block([
                 tile.begun(lambda p, _: vector_load(sums, (first + p, c), lanes)),
@@ -263,19 +276,20 @@ class StreamWriter:
         """Row of A that is read as the p-th one."""
         return p if isinstance(self.rows, IntImm) else minimum(p, self.rows - 1)
 
-    def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
+    def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt], *, only_rest: bool = False) -> Stmt:
         """Return `body(first column, lanes)` for each vector of a strip, then for each remaining column."""
         lanes = self.lanes
         whole = floordiv(width, lanes)
-        parts = [loop("v", whole, lambda v: body(v * lanes, lanes))]
-        if not is_const(simplify(floormod(self.columns, lanes)), 0):
+        parts = [] if only_rest else [loop("v", whole, lambda v: body(v * lanes, lanes))]
+        if not self._has_whole_vectors:
             parts.append(loop("c", floormod(width, lanes), lambda c: body(whole * lanes + c, 1)))
         return block(parts)
 
     def _add(
-        self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, depths: Sequence[PrimExpr]
-    ) -> Stmt:
-        """Accumulate some rows of B, each times its elements of A, over a strip."""
+        self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, depths: Sequence[PrimExpr],
+        only_rest: bool,
+    ) -> Stmt:  # fmt: skip
+        """Accumulate some rows of B, each times its elements of A, over a strip or what is behind its whole vectors."""
         dtype = str(self.dtype)
         rows = [self._row(int64(p)) if p else int64(0) for p in range(height)]
 
@@ -295,7 +309,7 @@ class StreamWriter:
                 result = LetStmt(name, vector_load(right, (k, c), lanes).astype(wide), result)
             return result
 
-        return self._each_vector(width, body)
+        return self._each_vector(width, body, only_rest=only_rest)
 
     def _results(self, sums: Buffer, result: Results, width: Var) -> Stmt:
         """Apply the epilogue to a strip and store it."""
