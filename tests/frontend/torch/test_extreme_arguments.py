@@ -26,8 +26,9 @@ OTHERS = {
 """Names whose nodes cannot be compared by themselves."""
 
 TESTED_APART = {
-    "aten._efficientzerotensor", "aten._trilinear", "aten._weight_int4pack_mm_for_cpu", "aten._weight_int8pack_mm",
-    "aten.addbmm", "aten.as_strided_scatter", "aten.igamma", "aten.igammac", "aten.masked_scatter_backward",
+    "aten._efficientzerotensor", "aten._neg_view", "aten._trilinear", "aten._weight_int4pack_mm_for_cpu",
+    "aten._weight_int8pack_mm", "aten.addbmm", "aten.as_strided_scatter", "aten.igamma", "aten.igammac",
+    "aten.masked_scatter_backward", "aten.resolve_conj", "aten.resolve_neg",
     "aten.special_chebyshev_polynomial_t", "aten.special_chebyshev_polynomial_u",
     "aten.special_chebyshev_polynomial_v", "aten.special_chebyshev_polynomial_w", "aten.special_gammainc",
     "aten.special_gammaincc", "aten.special_hermite_polynomial_h", "aten.special_hermite_polynomial_he",
@@ -44,8 +45,8 @@ TESTED_APART = {
     "quantized_decomposed.quantize_per_token",
     "relax.gru.default", "relax.lstm.default", "relax.rnn_relu.default", "relax.rnn_tanh.default",
 }  # fmt: skip
-"""Names whose operands the table has not, or whose operators are not torch's: test_few_bits.py, test_indexing.py,
-test_integers.py, test_iterated.py, test_linear.py, test_quantized.py, test_recurrent.py.
+"""Names whose operands the table has not, or whose operators are not torch's: test_complex.py, test_few_bits.py,
+test_indexing.py, test_integers.py, test_iterated.py, test_linear.py, test_quantized.py, test_recurrent.py.
 """
 
 BACKWARD = {

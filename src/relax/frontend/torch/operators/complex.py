@@ -77,7 +77,7 @@ def imag(g: Emitter, x: Pair) -> RelaxExpr:
 
 @pair_converter("aten._conj", "aten.conj", "aten.conj_physical", "aten._conj_physical", "aten._conj_copy")
 def conj(g: Emitter, x: Any) -> Pair:
-    value = as_pair(g, x, g.out_dtype)
+    value = x if isinstance(x, Pair) else as_pair(g, x, g.out_dtype)
     return Pair(value.real, g.emit(op.negative(value.imag)))
 
 
