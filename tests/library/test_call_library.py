@@ -103,6 +103,18 @@ def test_calls_of_one_form_share_a_function():
     same(relax.interpret(new, "main", X, np.ones((5, 6), "float32")), [X, np.ones((5, 6), "float32")])
 
 
+def test_sizes_of_1_on_equal_axes_are_those_of_a_general_kernel():
+    """A batch of 1 is a batch, but the last axis of the other operand is broadcast."""
+    body = "a = R.subtract(x, y)\nb = R.subtract(v, w)\nreturn (a, b)"
+    shapes = {"x": (1, 3, 4), "y": (1, 3, 1), "v": (2, 5, 6), "w": (2, 5, 1)}
+    params = ", ".join(f'{name}: R.Tensor({shape}, "float32")' for name, shape in shapes.items())
+    new = called(main(body, params))
+    assert len(forms(new)) == 1
+    arrays = [np.arange(np.prod(shape), dtype="float32").reshape(shape) for shape in shapes.values()]
+    x, y, v, w = arrays
+    same(relax.interpret(new, "main", *arrays), [x - y, v - w])
+
+
 def test_a_pointwise_convolution_is_a_product():
     mod = main(
         "y = R.nn.conv2d(x, w)\nreturn y", 'x: R.Tensor((1, 3, 4, 5), "float32"), w: R.Tensor((2, 3, 1, 1), "float32")'

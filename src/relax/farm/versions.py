@@ -43,7 +43,7 @@ def compiler_version() -> str:
 
 
 _version_of = lru_cache(maxsize=1)(version)
-"""Version of an installed package, which is read from its files."""
+"""Return the version of an installed package; its metadata is read once."""
 
 
 def usual_passes() -> bool:

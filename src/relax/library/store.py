@@ -67,7 +67,7 @@ class Library:
         self._entries: dict[str, Entry | None] = {}
         """By the general form's text."""
         self._notes: list[tuple[cache.Key, bytes]] = []
-        """Partitions and templates that are not in the cache yet."""
+        """Entries, by key, that `save_notes` writes to the cache."""
 
     def entry(self, call: Call, operator: Operator, operands: CallSizes) -> tuple[Entry, Partition] | None:
         """Return the kernel of a call's general form, and its variable for each size; None if it has none."""
@@ -127,10 +127,9 @@ class Library:
         return entry
 
     def save_notes(self) -> None:
-        """Put partitions, templates and names of code that are new into the cache, unless a file that decides them was
-        edited meanwhile.
+        """Write new entries to the cache, unless a file of the compiler was edited since this process loaded it.
 
-        To ask about the files takes milliseconds: once for all calls of a program.
+        Checking all files takes milliseconds, so this is called once for all calls of a program.
         """
         notes, self._notes = self._notes, []
         if notes and unedited(ROOMS):

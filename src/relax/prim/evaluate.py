@@ -237,7 +237,7 @@ _OF_BITS: dict[str, Callable[..., int]] = {
     "bitwise_and": _and, "bitwise_or": _or, "bitwise_xor": _xor, "bitwise_not": _inverted,
     "shift_left": _shifted_left, "shift_right": _shifted_right,
 }  # fmt: skip
-"""Intrinsics of integers as functions of the dtype and of Python's integers, much faster than those of arrays."""
+"""Functions (dtype, operands) that evaluate bitwise intrinsics with Python's integers, faster than NumPy's scalars."""
 
 
 def _no_value(expr: PrimExpr, *_: Value) -> Value:

@@ -50,7 +50,9 @@ NOT_LOWERED = "E4102"
 
 
 _VIEWS: Final = ("vm.builtin.alloc_tensor_in", "vm.builtin.reshape")
-"""Builtins whose result depends on nothing but their arguments, and which need no memory for it."""
+"""Builtins that return a new tensor in the memory of their first argument: two calls with equal arguments return equal
+tensors.
+"""
 
 
 def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
@@ -213,9 +215,10 @@ class _Generator:
                 self._refuse(f"the call of {callee} is not lowered", call)
 
     def _view(self, name: str, args: list[Operand], dst: Reg) -> None:
-        """Make a view, or refer to one that has been made: layers of a network have tensors of one shape in one place.
+        """Emit a call of a builtin of `_VIEWS`, or a copy of the reference that an equal call has returned.
 
-        A reference takes a tenth of the time. The register is another one, for the sake of its name.
+        Layers of a network place tensors of one shape at one offset of the arena; a copy takes a tenth of the time. The
+        copy has a register of its own, because debug information names registers after variables.
         """
         made = self._views.setdefault((name, tuple(self._same.get(arg, arg) for arg in args)), dst)
         if made is dst:

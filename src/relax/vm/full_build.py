@@ -63,7 +63,10 @@ def context_of(context: PassContext) -> tuple[Any, ...]:
 
 
 class _Turns:
-    """Full builds of this process take turns; one of the parent's is none of a forked process."""
+    """Lock that lets one full build of this process run at a time.
+
+    It is no `ForkLock`, for which a fork would wait as long as a build takes: a forked process gets a new lock.
+    """
 
     def __init__(self) -> None:
         self.renew()
@@ -71,6 +74,7 @@ class _Turns:
             os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
+        """Make a lock that is free."""
         self.lock = threading.Lock()
 
 

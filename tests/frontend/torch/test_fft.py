@@ -6,6 +6,7 @@ import pytest
 
 import relax
 from relax.frontend.torch import from_exported_program
+from relax.frontend.torch.operators.fft import is_by_matrix
 
 torch = pytest.importorskip("torch")
 
@@ -178,3 +179,20 @@ def test_an_axis_without_elements():
     main = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
     with pytest.raises(ValueError, match=r"fft_r2c: invalid number of data points \(0\) along axis 0"):
         main(torch.zeros(0, 3))
+
+
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft"])
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 130])
+def test_the_backend_knows_which_transforms_call_numpy(name, length):
+    """`is_by_matrix`, by which torch.compile leaves transforms to torch, says what the converter does."""
+
+    class Transform(torch.nn.Module):
+        def forward(self, x):
+            result = getattr(torch.fft, name)(x, n=length)
+            return torch.view_as_real(result) if result.is_complex() else result
+
+    x = torch.randn(2, length, dtype=torch.float32 if name == "rfft" else torch.complex64)
+    program = torch.export.export(Transform(), (x,)).run_decompositions()
+    (node,) = [node for node in program.graph.nodes if str(node.target).startswith("aten._fft_")]
+    script = from_exported_program(program).script()
+    assert ("relax.run.fft" in script) == (not is_by_matrix(node))

@@ -1,4 +1,4 @@
-"""Conjugated tensors, resolved before they are viewed as real.
+"""Pass over FX graphs: compute lazy conjugates before a view of complex numbers as real ones.
 
     x = view_as_real(z)    gives    r = resolve_conj(z)
                                     x = view_as_real(r)

@@ -65,6 +65,16 @@ def _call(g: Emitter, name: str, x: RelaxExpr, axes: Sequence[int], dims: Sequen
     return g.emit(op.call_pure_packed(f"relax.run.{name}", x, ShapeExpr(list(axes)), *values, sinfo_args=[info]))
 
 
+def _complex_elements(size: int) -> int:
+    """Elements of the matrix that transforms `size` complex numbers, real and imaginary parts apart."""
+    return 4 * size * size
+
+
+def _half_elements(size: int) -> int:
+    """Elements of the matrix between `size` real numbers and their size // 2 + 1 frequencies."""
+    return 2 * size * (size // 2 + 1)
+
+
 def is_by_matrix(node: Any) -> bool:
     """Return True for a node that transforms by products with matrices alone; False for one that calls NumPy.
 
@@ -80,7 +90,7 @@ def is_by_matrix(node: Any) -> bool:
     is_half = name.startswith("aten._fft_c2r") or (name.startswith("aten._fft_r2c") and option)
     last = lengths[-1] if lengths else 0
     others = lengths[: len(dims) - 1] if is_half else lengths
-    counts = [4 * length * length for length in others] + [2 * last * (last // 2 + 1)] * is_half
+    counts = [*map(_complex_elements, others), *([_half_elements(last)] if is_half else [])]
     return max(counts, default=0) <= MOST_OF_MATRIX
 
 
@@ -97,7 +107,7 @@ def c2c(g: Emitter, z: Pair, axes: Sequence[int], forward: bool, scale: str, mos
     for axis in axes:
         _check_length(g, dims[axis])
         size = _length(dims[axis])
-        if size is None or 4 * size * size > most:
+        if size is None or _complex_elements(size) > most:
             left.append(axis)
             continue
         turns = _turns(size, size, size, -1 if forward else 1) * _factor(scale, size)
@@ -121,7 +131,7 @@ def r2c(
     _check_length(g, dims[axis])
     size = _length(dims[axis])
     half = simplify(dims[axis] // 2 + 1)
-    if size is not None and size * 2 * (size // 2 + 1) <= most:
+    if size is not None and _half_elements(size) <= most:
         turns = _turns(size, size // 2 + 1, size, -1) * _factor(scale, size)
         both = _by_matrix(g, x, axis, np.concatenate([turns.real, turns.imag], 1))
         z = Pair(*g.parts(op.split(both, 2, axis)))
@@ -137,7 +147,7 @@ def c2r(g: Emitter, z: Pair, axes: Sequence[int], scale: str, last: PrimExpr, mo
     """
     axis, size, dims = axes[-1], _length(last), g.dims(z.real)
     _check_length(g, last)
-    if size is not None and _length(dims[axis]) is not None and size * 2 * (size // 2 + 1) <= most:
+    if size is not None and _length(dims[axis]) is not None and _half_elements(size) <= most:
         z = c2c(g, z, axes[:-1], False, scale, most)
         count = size // 2 + 1
         turns = _turns(count, size, size, 1) * _factor(scale, size)

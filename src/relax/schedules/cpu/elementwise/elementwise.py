@@ -29,6 +29,7 @@ from ....ir import Node
 from ....prim import And, Call, FloorDiv, FloorMod, IntImm, Or, PrimExpr, Select, Var, const, free_vars, simplify
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....tir import BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt
 from ....tir.functor import post_order_visit, substitute
 from ...build import let, loop
@@ -40,6 +41,8 @@ STRIP: Final = 2048
 """Fewest elements of the innermost loop per thread."""
 MOST_ALTERNATING: Final = 4
 """Most elements that are unrolled inside of the innermost loop: as many as LLVM interleaves by shuffles."""
+LEAST_ALTERNATING: Final = 48
+"""Fewest elements of a static innermost loop with what is unrolled in it. LLVM unrolls shorter ones, into scalars."""
 
 
 def elementwise(group: Group) -> Stmt:
@@ -52,20 +55,16 @@ def elementwise(group: Group) -> Stmt:
     axes = in_memory_order(stage)
     if not axes:
         return within(group, stage.body)
-    *outer, inner = axes
-    along = runs_along_memory(named, inner.var)
+    along, bindings = runs_along_memory(named, axes[-1].var), names.bindings
     alternating = _alternating(named, axes, along)
     if alternating is None:
-        outside, inside, store = _apart(stage, names.bindings, store, [inner])
+        *outer, inner = axes
+        outside, inside, store = _apart(stage, bindings, store, [inner])
         body = bound(inside, store)
     else:
-        along, (*outer, inner), unit, place = False, *alternating
-        if place is not None:
-            store = substitute(store, place)
-            bindings = [(name, substitute(value, place)) for name, value in names.bindings]
-        else:
-            bindings = names.bindings
-        outside, inside, store = _apart(stage, bindings, store, [inner, unit])
+        along, (*outer, inner), unit = False, alternating.axes, alternating.unit
+        bindings = [(name, substitute(value, alternating.replaced)) for name, value in bindings]
+        outside, inside, store = _apart(stage, bindings, substitute(store, alternating.replaced), [inner, unit])
         body = For(unit.var, const(0, unit.var.dtype), unit.extent, ForKind.UNROLLED, bound(inside, store))
     kind = ForKind.VECTORIZED if along else ForKind.SERIAL
     if inner.size is not None and inner.size <= 2 * STRIP and outer:
@@ -83,28 +82,51 @@ def elementwise(group: Group) -> Stmt:
     return within(group, parallel_over([*outer, strips], let("length", length, strip)))
 
 
-def _alternating(
-    stage: Stage, axes: Sequence[Axis], along: bool
-) -> tuple[Sequence[Axis], Axis, dict[Var, PrimExpr] | None] | None:
-    """Return the axes of loops, the axis to unroll in the last one, and what a variable is then; None if no axis is.
+@dataclass(frozen=True)
+class _Alternating:
+    """Axes of loops, the last of which has elements that alternate."""
+
+    axes: Sequence[Axis]
+    unit: Axis
+    """Axis to unroll inside of the last loop."""
+    replaced: dict[Var, PrimExpr]
+    """Values of variables that are no axes any more."""
+
+
+def _alternating(stage: Stage, axes: Sequence[Axis], along: bool) -> _Alternating | None:
+    """Return the axes if few elements alternate along the last one; None if not.
 
     The unrolled axis is the last one if it is short, or the remainder by the number that the last variable is divided
-    by.
+    by. A short axis that chooses a row of an operand, as in a transposition, is left: its reads would be far apart; so
+    is one that fills a vector.
     """
     *outer, inner = axes
-    if inner.size is not None and 1 < inner.size <= MOST_ALTERNATING:
-        return (outer, inner, None) if outer else None
+    if inner.size is None:
+        return None
+    if 1 < inner.size <= MOST_ALTERNATING:
+        if not outer or (along and inner.size == MOST_ALTERNATING) or _chooses_rows(stage, inner.var):
+            return None
+        count = outer[-1].size
+        is_short = count is not None and count * inner.size < LEAST_ALTERNATING
+        return None if is_short else _Alternating(outer, inner, {})
+    if along or inner.size < LEAST_ALTERNATING:
+        return None
     periods = {
         node.b.value if node.a is inner.var and isinstance(node.b, IntImm) else 0
         for node in _divisions(stage.body, inner.var)
     }
     (period,) = periods if len(periods) == 1 else (0,)
-    if along or inner.size is None or not 1 < period <= MOST_ALTERNATING or inner.size % period:
+    if not 1 < period <= MOST_ALTERNATING or inner.size % period:
         return None
     dtype = inner.var.dtype
     whole = Axis(Var("q", dtype), const(inner.size // period, dtype))
     unit = Axis(Var("u", dtype), const(period, dtype))
-    return (*outer, whole), unit, {inner.var: whole.var * period + unit.var}
+    return _Alternating((*outer, whole), unit, {inner.var: whole.var * period + unit.var})
+
+
+def _chooses_rows(stage: Stage, var: Var) -> bool:
+    """True if a variable is part of an index that is not the last one of a load."""
+    return any(var in free_vars(index) for load in stage.loads() for index in load.indices[:-1])
 
 
 def _divisions(stmt: Stmt, var: Var) -> list[FloorDiv | FloorMod]:
@@ -122,7 +144,7 @@ def _divisions(stmt: Stmt, var: Var) -> list[FloorDiv | FloorMod]:
 def _apart(
     stage: Stage, bindings: list[Binding], store: Stmt, inner: Sequence[Axis]
 ) -> tuple[list[Binding], list[Binding], Stmt]:
-    """Split bindings into those before the `inner` loops and those inside; return both and the store.
+    """Return the bindings that stand before the loops over `inner`, those inside of these loops, and the store.
 
     Bindings that may fail stay inside, as the loop may have no iterations.
     """

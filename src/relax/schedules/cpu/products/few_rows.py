@@ -177,24 +177,22 @@ class StreamWriter:
     def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
         """Compute the sums of `height` rows."""
         zero = spread(const(0, str(self.dtype)), self.lanes)
-        if height > (MOST_ROWS if isinstance(self.rows, IntImm) else HELD_ROWS):
-            return block([
-                loop("p", height, lambda p: loop("v", -(-self.strip // self.lanes), lambda v: vector_store(
-                    sums, (p, v * self.lanes), zero))),
-                self._sums_in_tiles(sums, left, right, width, height),
-                *([] if self._has_whole_vectors else self._streamed(sums, left, right, width, height, only_rest=True)),
-            ])  # fmt: skip
 
         def cleared(v: Var) -> Stmt:
             return block(vector_store(sums, (p, v * self.lanes), zero) for p in range(height))
 
-        cleared_sums = loop("v", -(-self.strip // self.lanes), cleared)
-        return block([cleared_sums, *self._streamed(sums, left, right, width, height)])
+        parts = [loop("v", -(-self.strip // self.lanes), cleared)]
+        in_tiles = height > (MOST_ROWS if isinstance(self.rows, IntImm) else HELD_ROWS)
+        if in_tiles:
+            parts.append(self._sums_in_tiles(sums, left, right, width, height))
+        if not (in_tiles and self._has_whole_vectors):
+            parts += self._streamed(sums, left, right, width, height, only_rest=in_tiles)
+        return block(parts)
 
     def _streamed(
-        self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, *, only_rest: bool = False
+        self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, *, only_rest: bool
     ) -> list[Stmt]:
-        """Add all products to the sums of `height` rows; only to those behind the last whole vector if `only_rest`."""
+        """Add all products to the sums of `height` rows; `only_rest`: of the columns after the last whole vector."""
         steps = simplify(floordiv(self.depth, self.streams))
         rest = simplify(floormod(self.depth, self.streams))
         parts: list[Stmt] = []
@@ -214,7 +212,7 @@ class StreamWriter:
     def _sums_in_tiles(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int) -> Stmt:
         """Add all products to the sums of many rows, a vector of columns at a time over blocks of the depth.
 
-        Columns behind the last whole vector are left to `_streamed`: LLVM vectorises a loop of scalar products along
+        Columns after the last whole vector are left to `_streamed`: LLVM vectorises a loop of scalar products along
         the depth, which rounds them before they are added, so results would depend on the number of rows.
         """
         dtype = str(self.dtype)
@@ -289,7 +287,7 @@ class StreamWriter:
         self, sums: Buffer, left: Buffer, right: Buffer, width: Var, height: int, depths: Sequence[PrimExpr],
         only_rest: bool,
     ) -> Stmt:  # fmt: skip
-        """Accumulate some rows of B, each times its elements of A, over a strip or what is behind its whole vectors."""
+        """Add rows `depths` of B, times the elements of A, to the sums; `only_rest`: in columns after whole vectors."""
         dtype = str(self.dtype)
         rows = [self._row(int64(p)) if p else int64(0) for p in range(height)]
 
